@@ -1,0 +1,1 @@
+"""Front ends: other formats to Graph."""

@@ -1,0 +1,140 @@
+"""The table from ONNX operators to whet's: one line or one small function each.
+
+    direct("Relu", Relu)                     same inputs, no attributes
+
+    @maps("Transpose")
+    def transpose(c: Context) -> Value: ...   everything else
+
+A converter receives a `Context` for one ONNX node and returns the node's output values, one
+or a tuple.  `since` says from which opset version of the operator on a converter is valid;
+the newest one that is not newer than the model's opset is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from whet.core.dtypes import DType
+from whet.core.types import Array, TensorType
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Constant, Value
+from whet.ops.base import Op
+
+Converted = Any
+"""What stands for an ONNX value during import: a Value, a tuple (sequence), None (absent)."""
+
+
+class Unsupported(Exception):
+    """The node cannot be converted; the importer collects the reasons of all nodes."""
+
+
+class NeedsValue(Exception):
+    """A converter needs the number behind a value that is not constant."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One ONNX node during import."""
+
+    builder: GraphBuilder
+    op_type: str
+    domain: str
+    opset: int
+    name: str
+    inputs: tuple[Converted, ...]
+    attributes: dict[str, Any]
+    """Decoded: int, float, str, list, np.ndarray for tensors, the proto for graphs."""
+    n_outputs: int
+    run_subgraph: Callable[[Any, Sequence[Converted]], tuple[Converted, ...]]
+    """Converts a subgraph attribute (GraphProto) given its inputs; outer names are visible."""
+
+    def __call__(self, op: Op, *values: Value) -> Value:
+        """The single output of an operator."""
+        return self.builder.one(op, *values)
+
+    def results(self, op: Op, *values: Value) -> tuple[Value, ...]:
+        """All outputs of an operator."""
+        return self.builder.results(op, *values)
+
+    def input(self, index: int) -> Value:
+        """Input number `index`, which must be a tensor and present."""
+        value = self.optional(index)
+        if value is None:
+            raise Unsupported(f"input {index} is missing")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        """Input number `index`, or None if the node leaves it out."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if value is not None and not isinstance(value, Value):
+            raise Unsupported(f"input {index} is not a tensor")
+        return value
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        return self.attributes.get(name, default)
+
+    def type(self, index: int) -> TensorType:
+        """The type of input number `index`."""
+        return self.input(index).tensor_type
+
+    def const(self, index: int) -> Array:
+        """The array behind input number `index`; asks for a value when it is not constant."""
+        value = self.input(index)
+        if not isinstance(value, Constant):
+            raise NeedsValue(value)
+        return value.array
+
+    def const_ints(self, index: int) -> tuple[int, ...]:
+        """The integers behind input number `index`, flattened."""
+        return tuple(int(v) for v in np.ravel(self.const(index)))
+
+    def constant(self, data: Any, dtype: DType) -> Value:
+        """A constant tensor."""
+        return self.builder.constant(np.asarray(data, dtype.numpy))
+
+    def unsupported(self, reason: str) -> NoReturn:
+        raise Unsupported(reason)
+
+
+Converter = Callable[[Context], Converted]
+CONVERTERS: dict[tuple[str, str], dict[int, Converter]] = {}
+"""(domain, operator) to converters by the opset version from which they hold."""
+
+
+def maps(*names: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
+    """Decorator: registers a converter for these ONNX operators."""
+
+    def register(converter: Converter) -> Converter:
+        for name in names:
+            CONVERTERS.setdefault((domain, name), {})[since] = converter
+        return converter
+
+    return register
+
+
+def direct(name: str, op: type[Op], *, since: int = 1, domain: str = "") -> None:
+    """Registers an operator that takes the same inputs and has no attributes."""
+    maps(name, since=since, domain=domain)(
+        lambda c: c(op(), *(c.input(n) for n in range(len(c.inputs))))
+    )
+
+
+def find_converter(domain: str, name: str, opset: int) -> Converter | None:
+    """The newest converter that is valid for the opset."""
+    versions = CONVERTERS.get((domain, name), {})
+    valid = [v for v in versions if v <= opset]
+    return versions[max(valid)] if valid else None
+
+
+def normalized_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front."""
+    if not -rank <= axis < max(rank, 1):
+        raise Unsupported(f"axis {axis} is outside rank {rank}")
+    return axis + rank if axis < 0 else axis

@@ -1,0 +1,1 @@
+"""Graphs of operators: values, passes, text form, interpreter."""

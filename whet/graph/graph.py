@@ -1,0 +1,184 @@
+"""Graphs: immutable, interned values.
+
+A value is an `Input`, a `Constant` or a `Result` of a `Node`.  Nodes are interned: applying an
+equal operator to the same values gives the same node, so common subexpressions exist once by
+construction, and what no output needs does not exist at all.  A pass is a function from Graph
+to Graph that rebuilds the values it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from whet.core.digest import digest_array
+from whet.core.errors import GraphError, check
+from whet.core.types import Array, TensorType, type_of
+from whet.ops.base import DynamicType, Op, OutputType
+
+
+class Value:
+    """A tensor in a graph.  Compared by identity; equal values are the same object."""
+
+    __slots__ = ("__weakref__",)
+    type: OutputType
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The static type; an error for the result of a host operator."""
+        if isinstance(self.type, DynamicType):
+            raise GraphError("WH1202", f"the shape of {self.type} is not known before it has run")
+        return self.type
+
+
+class Input(Value):
+    """A value that the caller supplies."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, name: str, type: TensorType) -> None:
+        self.name, self.type = name, type
+
+
+class Constant(Value):
+    """A known array.  The array is read-only from here on."""
+
+    __slots__ = ("array", "digest", "type")
+
+    def __init__(self, array: Array, digest: str) -> None:
+        self.array, self.digest, self.type = array, digest, type_of(array)
+
+
+class Result(Value):
+    """Output number `index` of a node."""
+
+    __slots__ = ("index", "node", "type")
+
+    def __init__(self, node: Node, index: int, type: OutputType) -> None:
+        self.node, self.index, self.type = node, index, type
+
+
+class Node:
+    """An operator applied to values."""
+
+    __slots__ = ("__weakref__", "inputs", "op", "results")
+
+    def __init__(self, op: Op, inputs: tuple[Value, ...], types: tuple[OutputType, ...]) -> None:
+        self.op, self.inputs = op, inputs
+        self.results = tuple(Result(self, n, t) for n, t in enumerate(types))
+
+
+_inputs: WeakValueDictionary[tuple[str, TensorType], Input] = WeakValueDictionary()
+_constants: WeakValueDictionary[str, Constant] = WeakValueDictionary()
+_nodes: WeakValueDictionary[tuple[Op, tuple[int, ...]], Node] = WeakValueDictionary()
+
+
+def make_input(name: str, type: TensorType) -> Input:
+    """The input of this name and type."""
+    return _inputs.setdefault((name, type), Input(name, type))
+
+
+def make_constant(array: Array) -> Constant:
+    """The constant with these elements (arrays of equal content are one constant)."""
+    array = np.asarray(array)
+    digest = digest_array(array)
+    found = _constants.get(digest)
+    if found is None:
+        array = array.view()
+        array.flags.writeable = False
+        found = Constant(array, digest)
+        _constants[digest] = found
+    return found
+
+
+def apply(op: Op, *inputs: Value) -> tuple[Result, ...]:
+    """The results of the operator on the values; types are checked here."""
+    key = (op, tuple(map(id, inputs)))
+    node = _nodes.get(key)
+    if node is None:
+        node = Node(op, inputs, op.infer_types(tuple(v.tensor_type for v in inputs)))
+        _nodes[key] = node
+    return node.results
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Inputs, named outputs, and everything that the outputs depend on.
+
+    `names` remembers what the source model called a node, for messages and printing; it is
+    not part of a graph's meaning.
+    """
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Value, ...]
+    output_names: tuple[str, ...]
+    names: Mapping[Node, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
+        check(len(self.outputs) == len(self.output_names), "WH1202", "unnamed outputs",
+              kind=GraphError)  # fmt: skip
+        for names in ([v.name for v in self.inputs], list(self.output_names)):
+            check(len(set(names)) == len(names), "WH1202", f"names are not unique: {names}",
+                  kind=GraphError)  # fmt: skip
+        known = set(self.inputs)
+        for v in self.values():
+            check(not isinstance(v, Input) or v in known, "WH1202",
+                  f"'{getattr(v, 'name', '')}' is read but is not an input of the graph",
+                  kind=GraphError)  # fmt: skip
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that the outputs need, producers before their users."""
+        return topological(self.outputs)
+
+    def values(self) -> Iterator[Value]:
+        """Every value that is read or returned, each once."""
+        yield from dict.fromkeys(
+            [v for node in self.nodes for v in node.inputs] + list(self.outputs)
+        )
+
+    @cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        return tuple(v for v in self.values() if isinstance(v, Constant))
+
+    @cached_property
+    def users(self) -> Mapping[Value, tuple[Node, ...]]:
+        """The nodes that read each value (an output of the graph is no user)."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for v in dict.fromkeys(node.inputs):
+                found.setdefault(v, []).append(node)
+        return {v: tuple(nodes) for v, nodes in found.items()}
+
+    def __str__(self) -> str:
+        from whet.graph.text import print_graph
+
+        return print_graph(self)
+
+
+def topological(roots: Sequence[Value]) -> tuple[Node, ...]:
+    """All nodes that the roots depend on, producers first (iterative: graphs are deep)."""
+    order: dict[Node, None] = {}
+    stack: list[tuple[Node, bool]] = [
+        (v.node, False) for v in reversed(roots) if isinstance(v, Result)
+    ]
+    while stack:
+        node, ready = stack.pop()
+        if node in order:
+            continue
+        if ready:
+            order[node] = None
+            continue
+        stack.append((node, True))
+        stack.extend(
+            (v.node, False)
+            for v in reversed(node.inputs)
+            if isinstance(v, Result) and v.node not in order
+        )
+    return tuple(order)

@@ -1,0 +1,1 @@
+"""Expressions, tensor expressions and loop programs."""

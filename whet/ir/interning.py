@@ -1,0 +1,29 @@
+"""Interned immutable values: equal structure is the same object, so `is` compares trees."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class Interned(type):
+    """Metaclass that returns the existing instance when one with equal fields is alive.
+
+    Fields are compared by their own equality (identity for nested interned values), except
+    that numbers are told apart by how they print, so 0.0 and -0.0 or 1 and True differ.
+    """
+
+    _instances: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+
+    def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
+        fields: tuple[str, ...] = tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+        values = args + tuple(kwargs[name] for name in fields[len(args) :] if name in kwargs)
+        key = (cls, *(repr(v) if isinstance(v, (int, float)) else v for v in values))
+        found = Interned._instances.get(key)
+        if found is None:
+            found = type.__call__(cls, *args, **kwargs)
+            Interned._instances[key] = found
+        result: T = found
+        return result
