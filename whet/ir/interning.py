@@ -18,8 +18,8 @@ class Interned(type):
     _instances: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
-        fields: tuple[str, ...] = tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
-        values = args + tuple(kwargs[name] for name in fields[len(args) :] if name in kwargs)
+        rest = list(cls.__dataclass_fields__.values())[len(args) :]  # type: ignore[attr-defined]
+        values = args + tuple(kwargs.get(field.name, field.default) for field in rest)
         key = (cls, *(repr(v) if isinstance(v, (int, float)) else v for v in values))
         found = Interned._instances.get(key)
         if found is None:

@@ -16,21 +16,45 @@ import numpy as np
 from whet.core.dtypes import DType
 from whet.core.errors import check
 from whet.core.types import Array, Shape
-from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Select, Var
-from whet.ir.functions import FUNCTIONS, INFIX
+from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
+from whet.ir.functions import FUNCTIONS, INFIX, REDUCERS
 from whet.ir.interning import Interned
 from whet.ir.tensor import Tensor
 
 LoopKind = Literal["serial", "parallel", "vector", "unroll"]
+Scope = Literal["memory", "register"]
+
+
+def row_major(shape: Shape) -> Shape:
+    """Strides of a contiguous array, last axis fastest."""
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Buffer(Tensor):
-    """Memory that statements read and write."""
+    """Memory that statements read and write.
+
+    Indices are logical; element (i, j, ...) lies at `offset + i * strides[0] + ...` elements
+    from the base address, so layouts, borders and views are only strides (row-major when
+    not given).  A buffer of scope `register` is a set of machine registers: its indices must
+    be known after unrolling, and its last axis is the lanes of a vector.
+    """
 
     name: str
     shape: Shape
     dtype: DType
+    strides: Shape | None = None
+    offset: int = 0
+    scope: Scope = "memory"
+
+    @property
+    def element_strides(self) -> Shape:
+        return row_major(self.shape) if self.strides is None else self.strides
 
 
 class Stmt(metaclass=Interned):
@@ -129,7 +153,8 @@ def _lines(stmt: Stmt) -> list[str]:
         case Let(var=var, value=value, body=body):
             return [f"{var} = {value}", *(line for s in body for line in _lines(s))]
         case Allocate(buffer=buffer, body=body):
-            first = f"{buffer.name} = allocate {buffer.type}"
+            where = "" if buffer.scope == "memory" else f" in {buffer.scope}s"
+            first = f"{buffer.name} = allocate {buffer.type}{where}"
             return [first, *(line for s in body for line in _lines(s))]
     raise AssertionError(type(stmt))
 
@@ -145,12 +170,12 @@ def run(program: Program, arrays: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(memory[b] for b in program.outputs)
 
 
-def _run_block(body: Sequence[Stmt], memory: dict[Tensor, Array], env: Mapping[Var, Any]) -> None:
+def _run_block(body: Sequence[Stmt], memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> None:
     for stmt in body:
         _run_stmt(stmt, memory, env)
 
 
-def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Var, Any]) -> None:
+def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> None:
     match stmt:
         case Store(buffer=buffer, indices=indices, value=value):
             at = _position(buffer, indices, memory, env)
@@ -171,7 +196,7 @@ def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Var, Any]) -
 
 
 def _position(
-    tensor: Tensor, indices: Sequence[Expr], memory: dict[Tensor, Array], env: Mapping[Var, Any]
+    tensor: Tensor, indices: Sequence[Expr], memory: dict[Tensor, Array], env: Mapping[Expr, Any]
 ) -> tuple[int, ...]:
     at = tuple(int(_scalar(i, memory, env)) for i in indices)
     check(
@@ -182,7 +207,7 @@ def _position(
     return at
 
 
-def _scalar(e: Expr, memory: dict[Tensor, Array], env: Mapping[Var, Any]) -> Any:
+def _scalar(e: Expr, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> Any:
     match e:
         case Const(value=value, dtype=dtype):
             return dtype.numpy.type(value)
@@ -203,5 +228,8 @@ def _scalar(e: Expr, memory: dict[Tensor, Array], env: Mapping[Var, Any]) -> Any
         case Read(tensor=tensor, indices=indices):
             return memory[tensor][_position(tensor, indices, memory, env)]
         case Axis():
-            raise AssertionError("axes belong to tensor expressions, programs use variables")
+            return env[e]
+        case Reduce(kind=kind, axes=(axis,), value=value):
+            values = [_scalar(value, memory, {**env, axis: np.int64(n)}) for n in range(axis.extent)]
+            return REDUCERS[kind].reduce(np.asarray(values))
     raise AssertionError(type(e))

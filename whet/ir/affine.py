@@ -1,0 +1,120 @@
+"""Integer expressions as linear forms: constant + sum of coefficient * atom.
+
+An atom is a variable, an axis, or a sub-expression that is not linear (a quotient, a value
+read from a tensor).  Linear forms answer what code generation and bounds ask: how does an
+address move when a loop variable steps by one?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from whet.ir.expr import (
+    Axis,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    Var,
+    as_expr,
+    binary,
+    cast,
+    select,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """constant + sum of coefficient * atom, with atoms in order of first appearance."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    constant: int
+
+    def coefficient(self, atom: Expr) -> int:
+        return dict(self.terms).get(atom, 0)
+
+    def expr(self) -> Expr:
+        """The form as an expression again."""
+        total: Expr = as_expr(0)
+        for atom, factor in self.terms:
+            total = total + atom * factor
+        return total + self.constant
+
+
+def combine(parts: Iterable[tuple[Affine, int]], constant: int = 0) -> Affine:
+    """The sum of forms, each multiplied by a number."""
+    terms: dict[Expr, int] = {}
+    for form, factor in parts:
+        constant += form.constant * factor
+        for atom, c in form.terms:
+            terms[atom] = terms.get(atom, 0) + c * factor
+    return Affine(tuple((a, c) for a, c in terms.items() if c), constant)
+
+
+def affine(e: Expr) -> Affine:
+    """The linear form of an integer expression."""
+    match e:
+        case Const(value=value):
+            return Affine((), int(value))
+        case Binary(op="add", left=left, right=right):
+            return combine([(affine(left), 1), (affine(right), 1)])
+        case Binary(op="sub", left=left, right=right):
+            return combine([(affine(left), 1), (affine(right), -1)])
+        case Binary(op="mul", left=left, right=Const(value=factor)):
+            return combine([(affine(left), int(factor))])
+        case Binary(op="mul", left=Const(value=factor), right=right):
+            return combine([(affine(right), int(factor))])
+        case Call(name="neg", args=(value,)):
+            return combine([(affine(value), -1)])
+    return Affine(((e, 1),), 0)
+
+
+def free_symbols(e: Expr) -> frozenset[Expr]:
+    """The variables and axes that occur in an expression (reduced axes included)."""
+    found: set[Expr] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, (Var, Axis)):
+            found.add(x)
+        stack.extend(x.children())
+    return frozenset(found)
+
+
+def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """The expression with variables and axes replaced, constants folded on the way."""
+    memo: dict[Expr, Expr] = {}
+
+    def visit(x: Expr) -> Expr:
+        if x in values:
+            return values[x]
+        if not x.children():
+            return x
+        if x not in memo:
+            memo[x] = rebuild(x, visit(child) for child in x.children())
+        return memo[x]
+
+    return visit(e)
+
+
+def rebuild(e: Expr, children: Iterable[Expr]) -> Expr:
+    """The same kind of node over other children."""
+    match e, tuple(children):
+        case Binary(op=op), (left, right):
+            return binary(op, left, right)
+        case Call(name=name), args:
+            return Call(name, args)
+        case Select(), (condition, then, other):
+            return select(condition, then, other)
+        case Cast(dtype=dtype), (value,):
+            return cast(value, dtype)
+        case Read(tensor=tensor), indices:
+            return Read(tensor, indices)
+        case Reduce(kind=kind, axes=axes), (value,):
+            return Reduce(kind, axes, value)
+    raise AssertionError(type(e))
