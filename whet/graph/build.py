@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from whet.core.errors import GraphError, check
 from whet.core.types import Array, TensorType
+from whet.graph.body import GraphBody, close_body, fresh_inputs
 from whet.graph.graph import Constant, Input, Node, Value, apply, make_constant, make_input
 from whet.ops.base import Op
 
@@ -51,14 +55,23 @@ class GraphBuilder:
     def type(self, value: Value) -> TensorType:
         return value.tensor_type
 
+    def body(
+        self, types: Sequence[TensorType], step: Callable[..., Sequence[Value]]
+    ) -> GraphBody:
+        """The graph of `step` on inputs of these types, as an attribute for `scan`."""
+        inputs = fresh_inputs(types)
+        made, outside = close_body(inputs, step(*inputs))
+        check(not outside, "WH1202", "a step reads values from outside", kind=GraphError)
+        return made
+
 
 def fold_node(node: Node) -> tuple[Constant, ...] | None:
     """The node's results as constants, or None if it cannot or should not be folded.
 
-    Not folded: non-constant inputs, and results that are large and larger than what they are
-    computed from (an expanded constant would bloat the artifact).
+    Not folded: random numbers, non-constant inputs, and results that are large and larger
+    than what they are computed from (an expanded constant would bloat the artifact).
     """
-    if not all(isinstance(v, Constant) for v in node.inputs):
+    if not node.op.deterministic or not all(isinstance(v, Constant) for v in node.inputs):
         return None
     if not node.op.host:
         size = sum(v.tensor_type.nbytes for v in node.results)

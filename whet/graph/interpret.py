@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from whet.core.errors import UsageError, check
-from whet.core.types import Array, type_of
+from whet.core.dtypes import DType, f64
+from whet.core.errors import UsageError, WhetError, check
+from whet.core.types import Array, Shape, TensorType, type_of
 from whet.graph.graph import Constant, Graph, Node, Value
+from whet.ops.base import Body, OutputType
 
 Observer = Callable[[Node, tuple[Array, ...]], None]
 
@@ -35,7 +38,8 @@ def interpret(
     env: dict[Value, Array] = {}
     for value, array in zip(graph.inputs, arrays):
         got = type_of(np.asarray(array))
-        check(got == value.type, "WH1203", f"input '{value.name}' is {value.type}, got {got}",
+        fits = got == value.type or (precise and got == value.tensor_type.with_dtype(f64))
+        check(fits, "WH1203", f"input '{value.name}' is {value.type}, got {got}",
               kind=UsageError)  # fmt: skip
         env[value] = _widen(np.asarray(array)) if precise else np.asarray(array)
     remaining = {v: len(nodes) for v, nodes in graph.users.items()}
@@ -66,14 +70,44 @@ def _read(value: Value, env: dict[Value, Array], precise: bool) -> Array:
 
 
 def _widen(array: Array) -> Array:
-    t = type_of(array)
-    return array.astype(np.float64) if t.dtype.is_float and not t.dtype.is_storage_only else array
+    return array.astype(np.float64) if _is_widened(type_of(array).dtype) else array
+
+
+def _is_widened(dtype: DType) -> bool:
+    return dtype.is_float and not dtype.is_storage_only and dtype != f64
 
 
 def _run_precise(node: Node, args: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The operator on widened inputs.
+    """The operator on widened inputs, with floating-point results widened.
 
-    An operator that fixes an output type of its own (a cast to f32, say) would narrow the
-    value again, so its floating-point results are widened too.
+    Cases: (1) bodies among the attributes are widened too; (2) a cast between floating-point
+    types changes nothing, because rounding is what this mode leaves out; (3) an operator that
+    has no meaning for f64, or another one (the bits of a float), sees its declared types.
     """
-    return tuple(_widen(r) for r in node.op.run_reference(args))
+    op = node.op
+    if op.name == "cast" and args[0].dtype == np.float64 and node.results[0].type.dtype.is_float:
+        if _is_widened(node.results[0].type.dtype):
+            return args
+    fields = {k: v.widened() for k, v in op.attributes().items() if isinstance(v, Body)}
+    if fields:
+        op = dataclasses.replace(op, **fields)  # type: ignore[type-var]
+    elif not _means_the_same(node, args):
+        args = tuple(
+            a.astype(v.type.dtype.numpy, copy=False) for v, a in zip(node.inputs, args, strict=True)
+        )
+    return tuple(_widen(r) for r in op.run_reference(args))
+
+
+def _means_the_same(node: Node, args: tuple[Array, ...]) -> bool:
+    """Whether widened inputs give results of the declared shapes and kinds."""
+    try:
+        wide = node.op.infer_types(tuple(type_of(a) for a in args))
+    except WhetError:
+        return False
+    return all(_kind(w) == _kind(r.type) for w, r in zip(wide, node.results, strict=True))
+
+
+def _kind(t: OutputType) -> tuple[Shape | int, str]:
+    """What widening must not change: the shape, and the element type unless it is widened."""
+    shape = t.shape if isinstance(t, TensorType) else t.rank
+    return shape, "float" if _is_widened(t.dtype) or t.dtype == f64 else t.dtype.name

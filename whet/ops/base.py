@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import (
     Any,
@@ -32,6 +32,7 @@ from typing import (
     TypeVar,
     cast,
     dataclass_transform,
+    runtime_checkable,
 )
 
 import numpy as np
@@ -131,6 +132,29 @@ class Sample:
 
 
 # ----------------------------------------------------------------------------------- builders
+@runtime_checkable
+class Body(Protocol):
+    """A graph as an attribute: what an operator such as `scan` does in one step.
+
+    Bodies of equal content are equal and have the same hash and the same `repr`.
+    """
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]: ...
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]: ...
+
+    def run(self, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The outputs for the given inputs."""
+
+    def build(self, builder: Builder, *values: Any) -> tuple[Any, ...]:
+        """The outputs as values of the builder: the step written out."""
+
+    def widened(self) -> Body:
+        """The same body with all floating-point values carried in f64."""
+
+
 class Builder(Protocol):
     """What `expand` writes into: applies operators to values of some graph."""
 
@@ -143,6 +167,13 @@ class Builder(Protocol):
     def type(self, value: Any) -> TensorType:
         """The type of a value."""
 
+    def body(self, types: Sequence[TensorType], step: Callable[..., Sequence[Any]]) -> Body:
+        """The body that gives `step(*inputs)` for inputs of these types.
+
+        `step` applies operators through the same builder; it reads no values but its inputs
+        and constants.
+        """
+
 
 # ---------------------------------------------------------------------------------- operators
 class Op:
@@ -151,6 +182,8 @@ class Op:
     name: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]]
     host: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = True
+    """False for random numbers: such a node is never folded, and tests expect no values."""
     axioms: ClassVar[Algebra]
 
     # Subclasses narrow these signatures to their own inputs, hence Any.
