@@ -1,0 +1,75 @@
+"""Rebuilding a graph bottom-up: the loop that every pass shares."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from whet.graph.body import GraphBody
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Constant, Graph, Node, Value
+from whet.ops.base import Op
+
+Step = Callable[[GraphBuilder, Node, tuple[Value, ...]], tuple[Value, ...] | None]
+"""Says what replaces a node, given its rebuilt inputs: one value per result, or None to keep it."""
+
+
+def rebuild(graph: Graph, step: Step, builder: GraphBuilder | None = None) -> Graph:
+    """The graph with every node replaced by what `step` says, producers before their users.
+
+        y = f(x); z = g(y)    ->    y' = step(f, x); z' = step(g, y')
+
+    Where `step` gives None, the operator is applied to the rebuilt inputs; a node whose inputs
+    became constant is folded by the builder.  Values that nothing needs afterwards are gone,
+    equal ones are one value, and new nodes inherit the name of the node that they replace.
+    Iterative, so the depth of a graph does not matter.
+    """
+    b = builder or GraphBuilder()
+    now: dict[Value, Value] = {}
+    for node in graph.nodes:
+        inputs = tuple(now.get(v, v) for v in node.inputs)
+        b.current_name = graph.names.get(node)
+        results = step(b, node, inputs)
+        if results is None:
+            results = _keep(b, node, inputs)
+        now.update(zip(node.results, results, strict=True))
+    outputs = tuple(now.get(v, v) for v in graph.outputs)
+    return Graph(graph.inputs, outputs, graph.output_names, b.names)
+
+
+def _keep(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The node's results on the rebuilt inputs; the same node where nothing changed."""
+    unchanged = all(new is old for new, old in zip(inputs, node.inputs))
+    if unchanged and not all(isinstance(v, Constant) for v in inputs):
+        if b.current_name is not None:
+            b.names.setdefault(node, b.current_name)
+        return node.results
+    return b.results(node.op, *inputs)
+
+
+def bodies(op: Op) -> tuple[GraphBody, ...]:
+    """The graphs among the operator's attributes (the step of a scan)."""
+    fields = dataclasses.fields(op)  # type: ignore[arg-type]
+    values = (getattr(op, field.name) for field in fields)
+    return tuple(v for v in values if isinstance(v, GraphBody))
+
+
+def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
+    """The pass that also changes the graphs inside operators, innermost first.
+
+        scan(x, body={relu(relu(h))})    ->    scan(x, body={relu(h)})
+    """
+
+    def step(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
+        found = {
+            field.name: GraphBody(changed(value.graph))
+            for field in dataclasses.fields(node.op)  # type: ignore[arg-type]
+            if isinstance(value := getattr(node.op, field.name), GraphBody)
+        }
+        return b.results(dataclasses.replace(node.op, **found), *inputs) if found else None  # type: ignore[type-var]
+
+    def changed(graph: Graph) -> Graph:
+        has_bodies = any(bodies(node.op) for node in graph.nodes)
+        return change(rebuild(graph, step) if has_bodies else graph)
+
+    return changed
