@@ -1,0 +1,46 @@
+# Every target sets up all that it needs; a machine with Python 3.11+, pip and make is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+# Packages that tests and benchmarks use only for the ONNX files inside them; their own
+# dependencies (torch, opencv) are large and not needed for that.
+MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
+
+.PHONY: setup demo test lint conformance docs lower-bounds clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODEL_PACKAGES)
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -n 2
+
+# All of ONNX's own node tests; `make test` runs a sample of them.
+conformance: $(STAMP)
+	$(BIN)/python tools/conformance.py
+
+# Writes the generated pages of docs/ anew.
+docs: $(STAMP)
+	$(BIN)/python tools/generate_docs.py
+
+# Installs the oldest versions that pyproject.toml allows and runs a smoke test on them.
+lower-bounds: $(STAMP)
+	$(BIN)/python tools/lower_bounds.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,0 +1,38 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the texts that golden tests compare with, instead of comparing",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """A function that compares a text with the file of this test under `golden/`.
+
+    The file is `golden/<test module>/<test name>.txt` beside the test; `pytest
+    --update-golden` writes it, and the diff is then reviewed like code.
+    """
+
+    def compare(text: str) -> None:
+        folder = request.path.parent / "golden" / request.path.stem
+        path: Path = folder / f"{request.node.name}.txt"
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.exists(), f"{path} does not exist; run pytest --update-golden"
+        assert text == path.read_text(), f"{path} differs; if that is right, --update-golden"
+
+    return compare

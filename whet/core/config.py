@@ -1,0 +1,135 @@
+"""Settings: one frozen tree of typed knobs, read once from the environment.
+
+A knob is a dataclass field with a default and a help text.  Its environment variable is
+WHET_ followed by its path in the tree: `Config.cache.dir` is WHET_CACHE_DIR.  Code receives
+the `Config` (or the part that concerns it) as an argument and never reads the environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whet.core.errors import UsageError, fail
+
+PREFIX = "WHET_"
+
+
+def _default_cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "whet"
+
+
+def _knob(default: Any, help: str, **limits: Any) -> Any:
+    """A field with a help text and, for numbers, a `low` limit; `default` may be a function."""
+    metadata = {"help": help, **limits}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """Files that are kept between runs."""
+
+    enabled: bool = _knob(True, "keep measured facts and compiled code between runs")
+    dir: Path = _knob(_default_cache_dir, "folder of the cache; only its owner may read it")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings."""
+
+    threads: int = _knob(0, "threads of a compiled model; 0 means one per core", low=0)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting as documentation shows it."""
+
+    variable: str
+    type: str
+    help: str
+
+
+def knobs(cls: type = Config, prefix: str = PREFIX) -> Iterator[Knob]:
+    """All settings, in order of definition."""
+    for name, declared, metadata in _fields(cls):
+        if dataclasses.is_dataclass(declared):
+            yield from knobs(typing.cast(type, declared), f"{prefix}{name.upper()}_")
+        else:
+            yield Knob(f"{prefix}{name.upper()}", declared.__name__, metadata["help"])
+
+
+def read_config(environ: Mapping[str, str]) -> Config:
+    """The configuration that these environment variables describe.
+
+    Raises `WH1002` for a value that cannot be read and for a variable that starts with WHET_
+    but names no knob: a misspelt setting must not be ignored in silence.
+    """
+    given = {k: v for k, v in environ.items() if k.startswith(PREFIX)}
+    known = [k.variable for k in knobs()]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        fail("WH1002", f"no setting is named {', '.join(unknown)}",
+             hint=f"settings are {', '.join(known)}", kind=UsageError)  # fmt: skip
+    return typing.cast(Config, _read(Config, PREFIX, given))
+
+
+@functools.cache
+def process_config() -> Config:
+    """The configuration of this process, read at the first call."""
+    return read_config(os.environ)
+
+
+def _fields(cls: type) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Name, type and metadata of each field."""
+    hints = typing.get_type_hints(cls)
+    for f in dataclasses.fields(cls):
+        yield f.name, hints[f.name], f.metadata
+
+
+def _read(cls: type, prefix: str, given: Mapping[str, str]) -> Any:
+    values: dict[str, Any] = {}
+    for name, declared, metadata in _fields(cls):
+        variable = f"{prefix}{name.upper()}"
+        if dataclasses.is_dataclass(declared):
+            values[name] = _read(typing.cast(type, declared), f"{variable}_", given)
+        elif variable in given:
+            values[name] = _parse(variable, given[variable], declared, metadata)
+    return cls(**values)
+
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def _parse(variable: str, text: str, declared: type, metadata: Mapping[str, Any]) -> Any:
+    """The text as a value of the declared type."""
+    if declared is bool:
+        if text.lower() not in _BOOLEANS:
+            _refuse(variable, text, "is not one of 1, true, yes, 0, false, no")
+        return _BOOLEANS[text.lower()]
+    if declared is Path:
+        path = Path(text).expanduser()
+        if not path.is_absolute():
+            _refuse(variable, text, "is not an absolute path")
+        return path
+    assert declared is int, declared
+    try:
+        number = int(text)
+    except ValueError:
+        _refuse(variable, text, "is not a whole number")
+    if number < metadata["low"]:
+        _refuse(variable, text, f"is less than {metadata['low']}")
+    return number
+
+
+def _refuse(variable: str, text: str, problem: str) -> typing.NoReturn:
+    fail("WH1002", f"{variable}='{text}' {problem}", kind=UsageError)

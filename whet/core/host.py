@@ -1,0 +1,88 @@
+"""What Linux says about this machine: processor, caches, and how much of it we may use."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Host:
+    """Facts about a machine, in the kernel's words."""
+
+    architecture: str
+    model: str
+    flags: frozenset[str]
+    cores: int
+    caches: Mapping[int, int]
+    """Bytes of the data or unified cache of each level."""
+    line_bytes: int
+
+
+def read_host(root: Path = Path("/")) -> Host:
+    """The machine whose /proc and /sys lie under `root`."""
+    info = _first_processor(_text(root / "proc/cpuinfo"))
+    caches, line = _caches(root / "sys/devices/system/cpu/cpu0/cache")
+    return Host(
+        architecture=platform.machine(),
+        model=info.get("model name", platform.machine()),
+        flags=frozenset((info.get("flags") or info.get("Features", "")).split()),
+        cores=_usable_cores(root, os.sched_getaffinity(0)),
+        caches=caches,
+        line_bytes=line,
+    )
+
+
+def _text(path: Path) -> str:
+    """The file's contents; empty if it cannot be read (containers hide some of them)."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _first_processor(cpuinfo: str) -> dict[str, str]:
+    """The `key : value` lines of the first processor."""
+    lines = (line.partition(":") for line in cpuinfo.split("\n\n", 1)[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def _caches(folder: Path) -> tuple[dict[int, int], int]:
+    """Size of each level's data or unified cache, and the line size."""
+    sizes: dict[int, int] = {}
+    line = 64
+    for index in sorted(folder.glob("index*")):
+        size = _bytes(_text(index / "size"))
+        level = _text(index / "level")
+        if _text(index / "type") in ("Data", "Unified") and size and level.isdigit():
+            sizes[int(level)] = size
+            line = int(_text(index / "coherency_line_size") or line)
+    return sizes, line
+
+
+def _bytes(text: str) -> int:
+    """`32K` as 32768; 0 if it is not a size."""
+    number = text.rstrip("KMG")
+    if not number.isdigit():
+        return 0
+    return int(number) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0)
+
+
+def _usable_cores(root: Path, processors: Iterable[int]) -> int:
+    """Physical cores under the given processors, no more than a container's quota allows.
+
+    Two hardware threads of a core share its vector unit, so counting both would only make
+    them compete.
+    """
+    cores = set()
+    for n in processors:
+        siblings = root / f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list"
+        cores.add(_text(siblings) or str(n))
+    quota, _, period = _text(root / "sys/fs/cgroup/cpu.max").partition(" ")
+    if quota.isdigit() and period.isdigit():
+        return max(1, min(len(cores), math.ceil(int(quota) / int(period))))
+    return max(1, len(cores))
