@@ -14,7 +14,7 @@ import numpy as np
 
 from whet.core.errors import check
 from whet.core.types import Array
-from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select
+from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Reinterpret, Select
 from whet.ir.functions import ARG_REDUCERS, FUNCTIONS, INFIX, REDUCERS
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 
@@ -71,6 +71,8 @@ class _Evaluator:
                 return np.asarray(FUNCTIONS[name](*values)).astype(e.dtype.numpy, copy=False)
             case Cast(value=value, dtype=dtype):
                 return self.value(value, guarded=guarded).astype(dtype.numpy)
+            case Reinterpret(value=value, dtype=dtype):
+                return self.value(value, guarded=guarded).view(dtype.numpy)
             case Select(condition=condition, then=then, other=other):
                 return np.where(
                     self.value(condition, guarded=guarded),

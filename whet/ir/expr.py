@@ -178,6 +178,17 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, repr=False)
+class Reinterpret(Expr):
+    """The bits of the value read as another element type of the same width."""
+
+    value: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, repr=False)
 class Read(Expr):
     """One element of a tensor."""
 
@@ -299,6 +310,13 @@ def cast(value: Expr, dtype: DType) -> Expr:
     return Cast(value, dtype)
 
 
+def reinterpret(value: Expr, dtype: DType) -> Expr:
+    """The bits of the value as `dtype`; nothing is built when it already has that type."""
+    check(value.dtype.bits == dtype.bits, "WH1301",
+          f"{value.dtype} and {dtype} have not the same number of bits")  # fmt: skip
+    return value if value.dtype == dtype else Reinterpret(value, dtype)
+
+
 def all_of(conditions: Sequence[Expr]) -> Expr:
     """The conjunction; true when there are none."""
     result: Expr = const(True, bool_)
@@ -332,6 +350,8 @@ def _show(e: Expr, strength: int) -> str:
             return f"select({condition}, {then}, {other})"
         case Cast(value=value, dtype=dtype):
             return f"{dtype}({value})"
+        case Reinterpret(value=value, dtype=dtype):
+            return f"reinterpret({value}, {dtype})"
         case Read(tensor=tensor, indices=indices):
             return f"{tensor.name}[{', '.join(map(str, indices))}]"
         case Reduce(kind=kind, axes=axes, value=value):
