@@ -1,0 +1,46 @@
+"""Arrays of other libraries as NumPy arrays, without a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whet.core.errors import UsageError, check, fail
+from whet.core.types import Array
+
+_CPU_DEVICES = (1, 3, 11, 13)
+"""DLPack's numbers for memory that the CPU can read: plain, and pinned or managed by a GPU."""
+
+
+def as_numpy(value: Any, name: str) -> Array:
+    """The value as a NumPy array in native byte order.
+
+    NumPy arrays and objects with `__dlpack__` or `__array__` are taken as they are; lists and
+    numbers are not, because their element type would be a guess.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        array = _from_dlpack(value, name)
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    else:
+        fail("WH3003", f"input '{name}' is a {type(value).__name__}, not an array",
+             hint="pass a NumPy array or an object with __dlpack__", kind=UsageError)  # fmt: skip
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def _from_dlpack(value: Any, name: str) -> Array:
+    device = int(value.__dlpack_device__()[0])
+    check(device in _CPU_DEVICES, "WH3003",
+          f"input '{name}' lies on a device (DLPack type {device}) that the CPU cannot read",
+          hint="copy it to the CPU first", kind=UsageError)  # fmt: skip
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        # Each library has its own exception for what it cannot export (gradients, bfloat16).
+        fail("WH3003", f"input '{name}' cannot be read through DLPack: {error}",
+             kind=UsageError)  # fmt: skip

@@ -1,0 +1,131 @@
+"""What a compiled model takes and gives, and whether given arrays fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from whet.core.dtypes import DType, dtype_of
+from whet.core.errors import UsageError, check
+from whet.core.types import Array
+from whet.runtime.arrays import as_numpy
+from whet.runtime.ports import Port, pack, unpack
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Name and type of a tensor.  An extent is None where it is known only after a run."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | None, ...]
+
+    @property
+    def type_text(self) -> str:
+        """The type alone, such as `f32[1, ?]`."""
+        extents = ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype}[{extents}]"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why arrays do not fit; `fixable` if compiling again for them could help."""
+
+    reason: str
+    fixable: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The ports of a model, their tensors, and the values that some inputs must have.
+
+    `guards` holds the inputs whose value shapes depend on (contract 8 of the design): the
+    program is right for these values only and does not take them as arguments.
+    """
+
+    arguments: tuple[Port, ...]
+    inputs: tuple[TensorSpec, ...]
+    results: tuple[Port, ...]
+    outputs: tuple[TensorSpec, ...]
+    guards: Mapping[str, Array] = field(default_factory=dict)
+
+    def arrange(self, args: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One value per argument port from a call by position, by name or both."""
+        names = [port.name for port in self.arguments]
+        expected = ", ".join(map(str, self.inputs)) or "no inputs"
+        check(len(args) <= len(names), "WH3003",
+              f"the model takes {len(names)} inputs, got {len(args)}",
+              hint=expected, kind=UsageError)  # fmt: skip
+        values = dict(zip(names, args))
+        unknown = [name for name in by_name if name not in names]
+        check(not unknown, "WH3003", f"the model has no input {', '.join(map(repr, unknown))}",
+              hint=expected, kind=UsageError)  # fmt: skip
+        twice = [name for name in by_name if name in values]
+        check(not twice, "WH3003", f"{', '.join(map(repr, twice))} given twice",
+              kind=UsageError)  # fmt: skip
+        values.update(by_name)
+        missing = [
+            port.name
+            for port in self.arguments
+            if port.name not in values and port.structure is not None
+        ]
+        check(not missing, "WH3003", f"no array for {', '.join(map(repr, missing))}",
+              hint=expected, kind=UsageError)  # fmt: skip
+        return tuple(values.get(name) for name in names)
+
+    def flatten(self, values: Sequence[Any]) -> tuple[Array, ...] | Misfit:
+        """The arrays of all inputs, or why the values do not fit."""
+        found: dict[int, Array] = {}
+
+        def place(position: int, name: str, value: Any) -> None:
+            found[position] = as_numpy(value, name)
+
+        for port, value in zip(self.arguments, values, strict=True):
+            problem = unpack(port, value, place)
+            if problem is not None:
+                return Misfit(problem, fixable=True)
+        arrays = tuple(found[n] for n in range(len(self.inputs)))
+        return self.misfit(arrays) or arrays
+
+    def misfit(self, arrays: Sequence[Array]) -> Misfit | None:
+        """Why the flat arrays do not fit, or None if they do."""
+        for spec, array in zip(self.inputs, arrays, strict=True):
+            if array.dtype != spec.dtype.numpy:
+                return Misfit(_differs(spec, array), fixable=False)
+            if array.shape != spec.shape:
+                return Misfit(_differs(spec, array), fixable=True)
+            guard = self.guards.get(spec.name)
+            if guard is not None and not np.array_equal(array, guard):
+                return Misfit(
+                    f"shapes depend on the value of input '{spec.name}', which was "
+                    f"{_short(guard)} and is {_short(array)}",
+                    fixable=True,
+                )
+        return None
+
+    def unguarded(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The arrays that the program itself takes."""
+        if not self.guards:
+            return tuple(arrays)
+        return tuple(a for spec, a in zip(self.inputs, arrays) if spec.name not in self.guards)
+
+    def pack(self, outputs: Sequence[Array]) -> tuple[Any, ...]:
+        """One value per result port."""
+        return tuple(pack(port.structure, outputs) for port in self.results)
+
+
+def _differs(spec: TensorSpec, array: Array) -> str:
+    got = TensorSpec(spec.name, dtype_of(array), array.shape)
+    return f"input '{spec.name}' is {spec.type_text}, got {got.type_text}"
+
+
+def _short(array: Array) -> str:
+    """The array as text of bounded length."""
+    with np.printoptions(threshold=8, edgeitems=3):
+        return str(array.tolist() if array.size <= 8 else array).replace("\n", "")
