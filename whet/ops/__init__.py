@@ -1,7 +1,10 @@
 """The operators, one file per family.  Importing this package registers all of them."""
 
 from whet.ops import (
-    elementwise as elementwise,
+    activation as activation,
+    arithmetic as arithmetic,
+    casting as casting,
+    logic as logic,
     matmul as matmul,
     movement as movement,
 )

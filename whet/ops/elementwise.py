@@ -1,123 +1,143 @@
-"""Element-wise operators: one scalar formula each, inputs broadcast as in NumPy.
+"""What all element-wise operators share: one scalar formula each, inputs broadcast as in NumPy.
 
-A class here says the formula as an expression, the same as a NumPy function (so that each is
-tested against the other), the types it accepts and its laws; all else follows.
+A subclass says the formula as an expression, the same as a NumPy function (so that each is
+tested against the other), the types it accepts and its laws; all else follows from that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
-from whet.core.dtypes import NUMERIC, DType, bool_, compute_dtype, dtype_of, f32
+from whet.core.dtypes import FLOATS, NUMERIC, DType, compute_dtype, dtype_of, f32
 from whet.core.types import Array, TensorType, broadcast_shapes
-from whet.ir.expr import Expr, call, cast, equal
+from whet.ir.expr import Expr, call, cast
 from whet.ir.tensor import Compute, Tensor, broadcast_read, compute
-from whet.ops.base import Domain, NoAlgebra, Op, Sample, law, operator, require
+from whet.ops.base import Domain, Law, Numeric, Op, Sample, law, require
 
 
 class Elementwise(Op):
-    """Base: subclasses define `formula` over scalars of one element type.
-
-    Half-precision inputs are computed in f32 and rounded once at the end.
-    """
+    """Base: subclasses define `formula` over scalars, and `numpy` over arrays."""
 
     accepts: ClassVar[tuple[DType, ...]] = NUMERIC
+    """Element types that the operator has a meaning for."""
     gives: ClassVar[DType | None] = None
     """Element type of the result when it is not that of the inputs."""
-    domain: ClassVar[Domain | None] = None
-    """Where the samples' values come from, for functions that are not defined everywhere."""
+    widens: ClassVar[bool] = True
+    """Half-precision operands are computed in f32 and the result is rounded once."""
+    domains: ClassVar[tuple[Domain | None, ...] | None] = None
+    """Where the samples' values come from, one per input, when not everything makes sense."""
 
     formula: Callable[..., Expr]
     """The scalar expression, in terms of one operand per input."""
     numpy: Callable[..., Array]
     """The same on whole arrays."""
 
+    @classmethod
+    def operand_dtypes(cls, dtype: DType) -> tuple[DType, ...]:
+        """The element types of all inputs when the last one has type `dtype`."""
+        return (dtype,) * len(cls.inputs)
+
+    def result_dtype(self, dtype: DType) -> DType:
+        """The element type of the result when the last input has type `dtype`."""
+        return self.gives or dtype
+
     def infer(self, *types: TensorType) -> TensorType:
-        first = types[0]
-        require(all(t.dtype == first.dtype for t in types), self, "element types differ", *types,
+        dtype = types[-1].dtype
+        expected = self.operand_dtypes(dtype)
+        require(tuple(t.dtype for t in types) == expected, self,
+                f"element types should be {', '.join(map(str, expected))}", *types,
                 code="WH1103")  # fmt: skip
-        require(first.dtype in self.accepts, self, f"no meaning for {first.dtype}", *types,
-                code="WH1103")  # fmt: skip
-        shape = broadcast_shapes(*(t.shape for t in types))
-        return TensorType(shape, self.gives or first.dtype)
+        require(dtype in self.accepts, self, f"no meaning for {dtype}", *types, code="WH1103")
+        return TensorType(broadcast_shapes(*(t.shape for t in types)), self.result_dtype(dtype))
 
     def compute(self, *tensors: Tensor) -> Compute:
         out = self.infer(*(t.type for t in tensors))
-        inner = compute_dtype(tensors[0].dtype)
 
         def body(*i: Expr) -> Expr:
-            operands = (cast(broadcast_read(t, i), inner) for t in tensors)
+            operands = (cast(broadcast_read(t, i), self._inner(t.dtype)) for t in tensors)
             return cast(self.formula(*operands), out.dtype)
 
         return compute(out.shape, body, self.name)
 
     def reference(self, *arrays: Array) -> Array:
-        dtype = dtype_of(arrays[0])
-        inner = compute_dtype(dtype).numpy
-        result = self.numpy(*(a.astype(inner, copy=False) for a in arrays))
-        return np.asarray(result).astype((self.gives or dtype).numpy, copy=False)
+        operands = (a.astype(self._inner(dtype_of(a)).numpy, copy=False) for a in arrays)
+        out = self.result_dtype(dtype_of(arrays[-1]))
+        return np.asarray(self.numpy(*operands)).astype(out.numpy, copy=False)
+
+    def _inner(self, dtype: DType) -> DType:
+        return compute_dtype(dtype) if self.widens else dtype
+
+    @classmethod
+    def instances(cls) -> tuple[Self, ...]:
+        """Operators for the samples: the default one, and one per variant worth a test."""
+        return (cls(),)
 
     @classmethod
     def samples(cls) -> tuple[Sample, ...]:
-        arity = len(cls.inputs)
-        dtype = f32 if f32 in cls.accepts else cls.accepts[0]
-        shapes = ((3, 4),) + ((4,),) * (arity - 1)
-        return (
-            Sample(cls(), tuple(TensorType(s, dtype) for s in shapes), (cls.domain,) * arity),
-            Sample(cls(), (TensorType((2, 1, 3), dtype),) * arity, (cls.domain,) * arity),
+        dtypes = cls.operand_dtypes(f32 if f32 in cls.accepts else cls.accepts[0])
+        domains = cls.domains or (None,) * len(dtypes)
+        broadcasting = ((3, 4),) + ((4,),) * (len(dtypes) - 1)
+        return tuple(
+            Sample(op, tuple(map(TensorType, shapes, dtypes)), domains)
+            for op in cls.instances()
+            for shapes in (broadcasting, ((2, 1, 3),) * len(dtypes))
         )
 
     @classmethod
     def sample(cls, rng: np.random.Generator) -> Sample:
-        dtype = cls.accepts[int(rng.integers(len(cls.accepts)))]
+        dtypes = cls.operand_dtypes(cls.accepts[int(rng.integers(len(cls.accepts)))])
         shape = tuple(int(d) for d in rng.integers(1, 6, int(rng.integers(0, 4))))
         types = tuple(
             TensorType(tuple(1 if rng.random() < 0.2 else d for d in shape), dtype)
-            for _ in cls.inputs
+            for dtype in dtypes
         )
-        return Sample(cls(), types, (cls.domain,) * len(cls.inputs))
+        instances = cls.instances()
+        op = instances[int(rng.integers(len(instances)))]
+        return Sample(op, types, cls.domains or (None,) * len(dtypes))
 
 
-@operator("add", "x", "y")
-class Add(Elementwise):
-    """x + y."""
+class ScalarFunction(Elementwise):
+    """Base of the operators that are one function of `ir.functions` with the same name."""
 
-    def formula(self, x: Expr, y: Expr) -> Expr:
-        return x + y
+    accepts = FLOATS
 
-    numpy = staticmethod(np.add)
-    axioms = (
-        law("add(x, y) = add(y, x)", "exact", x=(2, 3), y=(2, 3)),
-        law("add(add(x, y), z) = add(x, add(y, z))", "real", x=(2, 3), y=(2, 3), z=(2, 3)),
-    )
+    def formula(self, *operands: Expr) -> Expr:
+        return call(self.name, *operands)
 
 
-@operator("relu", "x")
-class Relu(Elementwise):
-    """max(x, 0)."""
+# --------------------------------------------------------------------------------------- laws
+def moves_through(name: str, *inputs: str) -> tuple[Law, ...]:
+    """That an element-wise operator commutes with data movement.
 
-    def formula(self, x: Expr) -> Expr:
-        return call("max", x, 0)
+    op(transpose(x)) = transpose(op(x))    op(concat(x, y)) = concat(op(x), op(y))
+    """
+    plain = ", ".join(inputs)
+    turned = ", ".join(f"transpose({x}, perm=[1, 0])" for x in inputs)
+    primed = ", ".join(f"{x}2" for x in inputs)
+    joined = ", ".join(f"concat({x}, {x}2, axis=0)" for x in inputs)
+    first = dict.fromkeys(inputs, (2, 3))
+    both = first | {f"{x}2": (4, 3) for x in inputs}
+    return (
+        law(f"{name}({turned}) = transpose({name}({plain}), perm=[1, 0])", "exact", **first),
+        law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=0)", "exact",
+            **both),
+    )  # fmt: skip
 
-    @staticmethod
-    def numpy(x: Array) -> Array:
-        return np.maximum(x, 0)
 
-    axioms = (law("relu(relu(x)) = relu(x)", "exact", x=(2, 3)),)
+def commutes(name: str) -> Law:
+    return law(f"{name}(x, y) = {name}(y, x)", "exact", x=(2, 3), y=(2, 3))
 
 
-@operator("equal", "x", "y")
-class Equal(Elementwise):
-    """x == y."""
+def odd(name: str, numeric: Numeric = "real") -> Law:
+    return law(f"{name}(neg(x)) = neg({name}(x))", numeric, x=(2, 3))
 
-    accepts = (*NUMERIC, bool_)
-    gives = bool_
 
-    def formula(self, x: Expr, y: Expr) -> Expr:
-        return equal(x, y)
+def even(name: str, numeric: Numeric = "real") -> Law:
+    return law(f"{name}(neg(x)) = {name}(x)", numeric, x=(2, 3))
 
-    numpy = staticmethod(np.equal)
-    axioms = NoAlgebra("comparisons take no part in rewrites")
+
+def idempotent(name: str) -> Law:
+    return law(f"{name}({name}(x)) = {name}(x)", "exact", x=(2, 3))

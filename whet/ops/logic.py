@@ -1,0 +1,263 @@
+"""Comparisons, truth values, bits, and the choice between two values."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+
+from whet.core.dtypes import (
+    ALL,
+    FLOATS,
+    INTEGERS,
+    NUMERIC,
+    DType,
+    bool_,
+    f8e4m3fn,
+    f8e4m3fnuz,
+    f8e5m2,
+    f8e5m2fnuz,
+)
+from whet.core.types import Array
+from whet.ir.expr import Expr, binary, call, const, equal, select
+from whet.ops.base import Domain, NoAlgebra, operator
+from whet.ops.elementwise import Elementwise
+
+TRUTH = NoAlgebra("truth values take no part in rewrites")
+BITS = NoAlgebra("bit patterns take no part in rewrites")
+
+
+class Comparison(Elementwise):
+    """Base: two numbers to a truth value; false when either is NaN."""
+
+    gives = bool_
+    axioms = TRUTH
+
+
+@operator("equal", "x", "y")
+class Equal(Comparison):
+    """x == y."""
+
+    accepts = (*NUMERIC, bool_)
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return equal(x, y)
+
+    numpy = staticmethod(np.equal)
+
+
+@operator("less", "x", "y")
+class Less(Comparison):
+    """x < y."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return x < y
+
+    numpy = staticmethod(np.less)
+
+
+@operator("less_equal", "x", "y")
+class LessEqual(Comparison):
+    """x <= y."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return x <= y
+
+    numpy = staticmethod(np.less_equal)
+
+
+@operator("greater", "x", "y")
+class Greater(Comparison):
+    """x > y."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return x > y
+
+    numpy = staticmethod(np.greater)
+
+
+@operator("greater_equal", "x", "y")
+class GreaterEqual(Comparison):
+    """x >= y."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return x >= y
+
+    numpy = staticmethod(np.greater_equal)
+
+
+# ------------------------------------------------------------------------------- truth values
+class Logical(Elementwise):
+    """Base: truth values to a truth value."""
+
+    accepts = (bool_,)
+    axioms = TRUTH
+
+
+@operator("logical_and", "x", "y")
+class LogicalAnd(Logical):
+    """True where both are."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return x & y
+
+    numpy = staticmethod(np.logical_and)
+
+
+@operator("logical_or", "x", "y")
+class LogicalOr(Logical):
+    """True where one is or both are."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return x | y
+
+    numpy = staticmethod(np.logical_or)
+
+
+@operator("logical_xor", "x", "y")
+class LogicalXor(Logical):
+    """True where exactly one is."""
+
+    def formula(self, x: Expr, y: Expr) -> Expr:
+        return binary("ne", x, y)
+
+    numpy = staticmethod(np.logical_xor)
+
+
+@operator("logical_not", "x")
+class LogicalNot(Logical):
+    """True where x is false."""
+
+    def formula(self, x: Expr) -> Expr:
+        return call("not", x)
+
+    numpy = staticmethod(np.logical_not)
+
+
+# --------------------------------------------------------------------------------------- bits
+class Bitwise(Elementwise):
+    """Base: a function of `ir.functions` on the bits of integers."""
+
+    accepts = INTEGERS
+    function: ClassVar[str]
+    axioms = BITS
+
+    def formula(self, *operands: Expr) -> Expr:
+        return call(self.function, *operands)
+
+
+@operator("bit_and", "x", "y")
+class BitAnd(Bitwise):
+    """The bits that both have."""
+
+    function = "bitand"
+    numpy = staticmethod(np.bitwise_and)
+
+
+@operator("bit_or", "x", "y")
+class BitOr(Bitwise):
+    """The bits that either has."""
+
+    function = "bitor"
+    numpy = staticmethod(np.bitwise_or)
+
+
+@operator("bit_xor", "x", "y")
+class BitXor(Bitwise):
+    """The bits in which they differ."""
+
+    function = "bitxor"
+    numpy = staticmethod(np.bitwise_xor)
+
+
+@operator("bit_not", "x")
+class BitNot(Bitwise):
+    """All bits flipped."""
+
+    function = "invert"
+    numpy = staticmethod(np.invert)
+
+
+@operator("shift_left", "x", "y")
+class ShiftLeft(Bitwise):
+    """The bits of x moved up by y places; 0 when y is the width of the type or more."""
+
+    function = "shiftleft"
+    domains = (None, Domain(0, 7))
+    numpy = staticmethod(np.left_shift)
+
+
+@operator("shift_right", "x", "y")
+class ShiftRight(Bitwise):
+    """The bits of x moved down by y places, keeping the sign."""
+
+    function = "shiftright"
+    domains = (None, Domain(0, 7))
+    numpy = staticmethod(np.right_shift)
+
+
+# ------------------------------------------------------------------------------ special values
+class FloatTest(Elementwise):
+    """Base: a question about a floating-point number."""
+
+    accepts = (*FLOATS, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz)
+    gives = bool_
+    axioms = TRUTH
+
+
+@operator("isnan", "x")
+class IsNan(FloatTest):
+    """True where x is not a number."""
+
+    def formula(self, x: Expr) -> Expr:
+        return call("isnan", x)
+
+    numpy = staticmethod(np.isnan)
+
+
+@operator("isinf", "x")
+class IsInf(FloatTest):
+    """True where x is infinite, of the signs that are asked for."""
+
+    positive: bool = True
+    negative: bool = True
+
+    def formula(self, x: Expr) -> Expr:
+        if self.positive and self.negative:
+            return call("isinf", x)
+        if self.positive:
+            return call("isinf", x) & (x > 0)
+        if self.negative:
+            return call("isinf", x) & (x < 0)
+        return const(False, bool_)
+
+    def numpy(self, x: Array) -> Array:
+        found = np.zeros(x.shape, np.bool_)
+        if self.positive:
+            found |= x == np.inf
+        if self.negative:
+            found |= x == -np.inf
+        return found
+
+    @classmethod
+    def instances(cls) -> tuple[Self, ...]:
+        return (cls(), cls(negative=False), cls(positive=False), cls(False, False))
+
+
+# ------------------------------------------------------------------------------------- choice
+@operator("where", "condition", "x", "y")
+class Where(Elementwise):
+    """x where the condition holds, else y."""
+
+    accepts = ALL
+    widens = False
+
+    @classmethod
+    def operand_dtypes(cls, dtype: DType) -> tuple[DType, ...]:
+        return (bool_, dtype, dtype)
+
+    def formula(self, condition: Expr, x: Expr, y: Expr) -> Expr:
+        return select(condition, x, y)
+
+    numpy = staticmethod(np.where)
+    axioms = NoAlgebra("its condition is a truth value, and those take no part in rewrites")
