@@ -23,6 +23,14 @@ class Port:
     structure: Structure
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why values do not fit; `fixable` if compiling again for them could help."""
+
+    reason: str
+    fixable: bool
+
+
 def leaves(structure: Structure) -> Iterator[int]:
     """The positions in a structure, in order."""
     if isinstance(structure, tuple):
@@ -41,24 +49,28 @@ def pack(structure: Structure, arrays: Sequence[Array]) -> Any:
     return arrays[structure]
 
 
-def unpack(port: Port, value: Any, place: Callable[[int, str, Any], None]) -> str | None:
+def unpack(port: Port, value: Any, place: Callable[[int, str, Any], None]) -> Misfit | None:
     """Calls `place` with position, name and value of every tensor in the value of a port.
 
     Returns what is wrong when the value has another structure, else None.
     """
     structure = port.structure
-    if isinstance(structure, int) and value is not None and not isinstance(value, (list, tuple)):
+    is_sequence = isinstance(value, (list, tuple))
+    if isinstance(structure, int) and value is not None and not is_sequence:
         place(structure, port.name, value)
         return None
-    if isinstance(structure, tuple) and isinstance(value, (list, tuple)):
+    if isinstance(structure, tuple) and is_sequence:
         if len(value) != len(structure):
-            return f"input '{port.name}' has {len(structure)} items, got {len(value)}"
-        problems = (
+            reason = f"input '{port.name}' has {len(structure)} items, got {len(value)}"
+            return Misfit(reason, fixable=True)
+        found = (
             unpack(Port(f"{port.name}[{n}]", inner), item, place)
             for n, (inner, item) in enumerate(zip(structure, value))
         )
-        return next((p for p in problems if p is not None), None)
+        return next((misfit for misfit in found if misfit is not None), None)
     if structure is None and value is None:
         return None
     expected = {int: "a tensor", tuple: "a sequence"}.get(type(structure), "absent")
-    return f"input '{port.name}' is {expected}, got {type(value).__name__}"
+    reason = f"input '{port.name}' is {expected}, got {type(value).__name__}"
+    # Only an optional input can be present in one call and absent in another.
+    return Misfit(reason, fixable=structure is None or value is None)

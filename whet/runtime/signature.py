@@ -12,7 +12,7 @@ from whet.core.dtypes import DType, dtype_of
 from whet.core.errors import UsageError, check
 from whet.core.types import Array
 from whet.runtime.arrays import as_numpy
-from whet.runtime.ports import Port, pack, unpack
+from whet.runtime.ports import Misfit, Port, pack, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,6 @@ class TensorSpec:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type_text}"
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """Why arrays do not fit; `fixable` if compiling again for them could help."""
-
-    reason: str
-    fixable: bool
 
 
 @dataclass(frozen=True)
@@ -87,9 +79,9 @@ class Signature:
             found[position] = as_numpy(value, name)
 
         for port, value in zip(self.arguments, values, strict=True):
-            problem = unpack(port, value, place)
-            if problem is not None:
-                return Misfit(problem, fixable=True)
+            misfit = unpack(port, value, place)
+            if misfit is not None:
+                return misfit
         arrays = tuple(found[n] for n in range(len(self.inputs)))
         return self.misfit(arrays) or arrays
 

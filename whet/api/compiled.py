@@ -1,0 +1,105 @@
+"""A compiled model, as its user holds it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from whet.api.programs import Program, Programs
+from whet.core.errors import UsageError, check
+from whet.core.types import Array
+from whet.graph.graph import Graph
+from whet.runtime.artifact import Artifact, write_artifact
+from whet.runtime.signature import Signature, TensorSpec
+
+
+class CompiledModel:
+    """A model that can be called with arrays, stored, and described.
+
+        y = f(x)                  by position, in the order of the model's inputs
+        y = f(image=x)            by name
+        f(x, out=buffer)          into an existing array
+
+    One result is returned as it is, several as a tuple.  Arrays may be NumPy's or any object
+    with `__dlpack__`; results are NumPy arrays, which other libraries take through DLPack.
+    Arrays of other shapes than before make whet compile the model again, once, with a message.
+    """
+
+    def __init__(
+        self, first: Program, programs: Programs, *, engine: str, target: str, numerics: str
+    ) -> None:
+        self.engine, self.target, self.numerics = engine, target, numerics
+        self._first, self._programs = first, programs
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Names and types of the inputs that the model was compiled for."""
+        return self.signature.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Names and types of the outputs; extents that depend on data are None."""
+        return self.signature.outputs
+
+    @property
+    def signature(self) -> Signature:
+        return self._first.signature
+
+    @property
+    def graph(self) -> Graph:
+        """The optimised graph that runs."""
+        return self._first.graph
+
+    def __call__(
+        self, *arrays: Any, out: Array | Sequence[Array] | None = None, **by_name: Any
+    ) -> Any:
+        values = self.signature.arrange(arrays, by_name)
+        program, flat = self._programs.fitting(values, lambda s: s.flatten(values))
+        targets = None if out is None else self._targets(program, out)
+        results = program.run(flat, targets)
+        return results[0] if len(results) == 1 else results
+
+    def _targets(self, program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
+        """The arrays to write to, checked against the outputs."""
+        given = [out] if isinstance(out, np.ndarray) else list(out)
+        outputs = program.signature.outputs
+        expected = ", ".join(map(str, outputs))
+        check(program.rest is None and all(None not in s.shape for s in outputs), "WH3003",
+              "'out' needs outputs of known shape", hint=expected, kind=UsageError)  # fmt: skip
+        sound = len(given) == len(outputs) and all(
+            isinstance(a, np.ndarray)
+            and (a.shape, a.dtype) == (s.shape, s.dtype.numpy)
+            and a.flags.writeable
+            for a, s in zip(given, outputs)
+        )
+        check(sound, "WH3003", "'out' must be writable arrays of the types of the outputs",
+              hint=expected, kind=UsageError)  # fmt: skip
+        return given
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Stores the model, as compiled for its first input types, for `whet.load`."""
+        from whet import __version__
+        from whet.graph.text import print_graph, stored_arrays
+
+        check(self._first.rest is None, "WH3006",
+              "this model cannot be stored: part of it is compiled only when it runs, because "
+              "shapes depend on data", kind=UsageError)  # fmt: skip
+        write_artifact(
+            path,
+            Artifact(
+                signature=self.signature,
+                graph_text=print_graph(self.graph),
+                constants=stored_arrays(self.graph),
+                target=self.target,
+                numerics=self.numerics,
+                whet_version=__version__,
+            ),
+        )
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"<whet model ({inputs}) -> ({outputs}), engine: {self.engine}>"

@@ -1,0 +1,156 @@
+"""Compiling a model: from a file, bytes, a ModelProto or a Graph to something callable."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from whet.api.budget import parse_budget
+from whet.api.compiled import CompiledModel
+from whet.api.engine import Engine, default_engine
+from whet.api.programs import Note, Program, Programs
+from whet.api.specs import graph_signature, imported_signature
+from whet.core.config import process_config
+from whet.core.errors import ModelError, UsageError, check, fail
+from whet.graph.graph import Graph
+from whet.graph.passes import optimize
+from whet.runtime.arrays import as_numpy
+
+if TYPE_CHECKING:
+    from whet.frontend.onnx.imported import ImportedModel
+
+Numerics = Literal["real", "exact"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to compile: what every program of a model has in common."""
+
+    engine: Engine
+    threads: int
+    numerics: Numerics
+    note: Note
+
+
+def compile(
+    model: Any,
+    inputs: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    budget: float | str = 0,
+    target: str = "cpu",
+    numerics: Numerics = "real",
+    *,
+    note: Note | None = None,
+) -> CompiledModel:
+    """The model as a callable on arrays.
+
+    `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
+    `inputs` gives shapes or example arrays by name, where the model leaves them open or where
+    shapes depend on values; `threads` defaults to one per core; `budget` is the time to search
+    for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites that
+    change rounding.  `note` receives messages, which go to the logger `whet` otherwise.
+
+    Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
+    inconsistent models), `UsageError` (arguments that make no sense).
+    """
+    check(target == "cpu", "WH1002", f"there is no target '{target}'", hint="cpu",
+          kind=UsageError)  # fmt: skip
+    check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
+          hint="real or exact", kind=UsageError)  # fmt: skip
+    note = note or logging.getLogger("whet").warning
+    options = Options(default_engine(), thread_count(threads), numerics, note)
+    seconds = parse_budget(budget)
+    if options.engine.name == "interpreter":
+        note("no native code generator is installed: the model runs in the interpreter")
+        if seconds:
+            note("the budget is not used: the interpreter has nothing to search for")
+    if isinstance(model, Graph):
+        programs = Programs(None, note, "the graph")
+        first = graph_program(model, inputs or {}, options)
+    else:
+        source = _Source(model)
+        first = imported_program(source.importing(dict(inputs or {}), note), options)
+        names = [port.name for port in first.signature.arguments]
+
+        def make(values: Sequence[Any]) -> Program:
+            given = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
+            return imported_program(source.importing(given, note), options)
+
+        programs = Programs(make, note, "the model")
+    programs.made.append(first)
+    return CompiledModel(
+        first, programs, engine=options.engine.name, target=target, numerics=numerics
+    )
+
+
+def _example(value: Any, name: str) -> Any:
+    """A value of a call as an example for the importer, which takes a list for a shape."""
+    if isinstance(value, (list, tuple)):
+        return [_example(item, f"{name}[{n}]") for n, item in enumerate(value)]
+    return None if value is None else as_numpy(value, name)
+
+
+def thread_count(threads: int | None) -> int:
+    """The number of threads to use: as asked, as configured, or one per available core."""
+    if threads is None:
+        return process_config().threads or len(os.sched_getaffinity(0))
+    check(threads >= 1, "WH1002", f"{threads} threads make no sense", kind=UsageError)
+    return threads
+
+
+def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> Program:
+    """A graph as a program; the inputs that are given must be those of the graph."""
+    types = {v.name: v.tensor_type for v in graph.inputs}
+    for name, value in inputs.items():
+        shape = tuple(getattr(value, "shape", value))
+        expected = types.get(name)
+        check(expected is not None and expected.shape == shape, "WH2007",
+              f"input '{name}' of shape {list(shape)} does not fit the graph",
+              hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
+    signature = graph_signature(graph)
+    optimized = optimize(graph, numerics=options.numerics)
+    return Program(signature, optimized, options.engine.prepare(optimized, options.threads))
+
+
+def imported_program(imported: ImportedModel, options: Options) -> Program:
+    """An imported model as a program, with what follows it when shapes depend on data."""
+    rest = None
+    if imported.tail is not None:
+        tail = imported.tail
+        rest = Programs(
+            lambda arrays: imported_program(tail.stage(arrays), options),
+            options.note,
+            "the part of the model that depends on it",
+        )
+    signature = imported_signature(imported)
+    graph = optimize(imported.graph, numerics=options.numerics)
+    return Program(signature, graph, options.engine.prepare(graph, options.threads), rest)
+
+
+class _Source:
+    """Where a model comes from, kept so that it can be imported again for other inputs."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.path = Path(model).absolute() if isinstance(model, (str, os.PathLike)) else None
+        self.stamp = self._stamp()
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat() if self.path else None
+        except (OSError, ValueError):  # ValueError: a null character in the path
+            return None  # the importer says what is wrong with the file
+        return (status.st_size, status.st_mtime_ns) if status else None
+
+    def importing(self, inputs: Mapping[str, Any], note: Note) -> ImportedModel:
+        """The model imported for these inputs."""
+        from whet.frontend.onnx import import_model  # onnx is slow to import: only when needed
+
+        if self._stamp() != self.stamp:
+            fail("WH2001", f"'{self.path}' has changed since the model was compiled",
+                 kind=ModelError)  # fmt: skip
+        return import_model(self.path or self.model, inputs=inputs, note=note)

@@ -1,0 +1,104 @@
+"""Programs: a model compiled for given input types, and the set of those made so far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whet.core.errors import UsageError, WhetError, fail
+from whet.core.types import Array
+from whet.graph.graph import Graph
+from whet.runtime.executable import Executable
+from whet.runtime.ports import Misfit
+from whet.runtime.signature import Signature
+
+Note = Callable[[str], None]
+"""Receives messages that a user should see but that stop nothing."""
+
+Fit = Callable[[Signature], tuple[Array, ...] | Misfit]
+"""The flat arrays of a call for a signature, or why they do not fit it."""
+
+MAX_PROGRAMS = 16
+"""Programs kept per model; beyond it the oldest is dropped."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model for one set of input types and guarded values.
+
+    Where shapes depend on data, the graph computes what can be computed before they are known,
+    and `rest` goes on with its outputs.
+    """
+
+    signature: Signature
+    graph: Graph
+    executable: Executable
+    rest: Programs | None = None
+
+    def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> tuple[Any, ...]:
+        """One value per result of the model, for flat arrays that fit the signature."""
+        given = self.signature.unguarded(arrays)
+        if self.rest is None:
+            return self.signature.pack(self.executable(given, out))
+        between = self.executable(given)
+        following, arrays = self.rest.fitting(
+            between, lambda signature: signature.misfit(between) or between
+        )
+        return following.run(arrays, out)
+
+
+class Programs:
+    """The programs of one model; a call that fits none of them makes a new one.
+
+    `make` compiles for given values; it is None when the source of the model is gone.
+    """
+
+    def __init__(
+        self, make: Callable[[Sequence[Any]], Program] | None, note: Note, what: str
+    ) -> None:
+        self.make, self.note, self.what = make, note, what
+        self.made: list[Program] = []
+        self.lock = threading.Lock()
+
+    def fitting(self, values: Sequence[Any], fit: Fit) -> tuple[Program, tuple[Array, ...]]:
+        """The program for the values and their flat arrays, compiled now if there is none."""
+        found = self.find(fit)
+        if isinstance(found, tuple):
+            return found
+        with self.lock:
+            found = self.find(fit)  # another thread may have compiled it meanwhile
+            if isinstance(found, tuple):
+                return found
+            program = self.compile_for(values, found)
+            arrays = fit(program.signature)
+            assert not isinstance(arrays, Misfit), arrays
+            self.made = [program, *self.made[: MAX_PROGRAMS - 1]]
+        return program, arrays
+
+    def find(self, fit: Fit) -> tuple[Program, tuple[Array, ...]] | Misfit | None:
+        """The program that fits, else why the newest one does not (None if there is none)."""
+        misfit: Misfit | None = None
+        for program in self.made:
+            arrays = fit(program.signature)
+            if not isinstance(arrays, Misfit):
+                return program, arrays
+            misfit = misfit or arrays
+        return misfit
+
+    def compile_for(self, values: Sequence[Any], misfit: Misfit | None) -> Program:
+        if misfit is not None and not misfit.fixable:
+            fail("WH3003", misfit.reason, kind=UsageError)
+        if self.make is None:
+            fail("WH3003", misfit.reason if misfit else "nothing is compiled",
+                 hint="compile the model for these inputs: an artifact holds one set of types",
+                 kind=UsageError)  # fmt: skip
+        if misfit is not None:
+            self.note(f"{misfit.reason}: compiling {self.what} again")
+        try:
+            return self.make(values)
+        except WhetError as error:
+            if misfit is None:
+                raise
+            fail("WH3003", misfit.reason, *str(error).splitlines(), kind=UsageError)

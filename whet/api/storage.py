@@ -1,0 +1,71 @@
+"""Loading stored models."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from whet.api.compiled import CompiledModel
+from whet.api.compiler import thread_count
+from whet.api.engine import default_engine
+from whet.api.programs import Note, Program, Programs
+from whet.api.specs import output_specs, spec_of
+from whet.core.errors import ArtifactError, WhetError, fail
+from whet.graph.graph import Graph
+from whet.graph.text import parse_graph, stored_arrays
+from whet.runtime.artifact import Artifact, read_artifact
+from whet.runtime.damage import require
+
+
+def load(
+    path: str | os.PathLike[str], threads: int | None = None, *, note: Note | None = None
+) -> CompiledModel:
+    """The model stored in an artifact.
+
+    Nothing in the file is executed and everything in it is checked; `ArtifactError` if it is
+    damaged or of another version.
+    """
+    artifact = read_artifact(path)
+    graph = _checked_graph(artifact)
+    engine = default_engine()
+    program = Program(artifact.signature, graph, engine.prepare(graph, thread_count(threads)))
+    programs = Programs(None, note or logging.getLogger("whet").warning, "the model")
+    programs.made.append(program)
+    return CompiledModel(
+        program,
+        programs,
+        engine=engine.name,
+        target=artifact.target,
+        numerics=artifact.numerics,
+    )
+
+
+def is_artifact(path: str | os.PathLike[str]) -> bool:
+    """Whether the file looks like an artifact (a zip file) rather than a model."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PK\3\4"
+    except (OSError, ValueError):
+        return False
+
+
+def _checked_graph(artifact: Artifact) -> Graph:
+    """The graph of an artifact, which must agree with the signature and use every array."""
+    try:
+        graph = parse_graph(artifact.graph_text, artifact.constants)
+    except WhetError as error:
+        fail("WH3001", "the artifact's graph cannot be read", *str(error).splitlines(),
+             kind=ArtifactError)  # fmt: skip
+    signature = artifact.signature
+    inputs = tuple(s for s in signature.inputs if s.name not in signature.guards)
+    require(
+        inputs == tuple(spec_of(v.name, v.type) for v in graph.inputs)
+        and signature.outputs == output_specs(graph),
+        "the artifact's signature is not that of its graph",
+    )
+    require(
+        set(stored_arrays(graph)) == set(artifact.constants),
+        "the artifact holds arrays that its graph does not use",
+    )
+    return graph
