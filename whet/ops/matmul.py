@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.dtypes import f32
+from whet.core.dtypes import NUMERIC, compute_dtype, dtype_of, f32
 from whet.core.types import Array, TensorType, broadcast_shapes
+from whet.ir.expr import Expr, cast
 from whet.ir.tensor import Compute, Tensor, broadcast_read, compute, reduce_axis, sum_
 from whet.ops.base import Op, Sample, law, operator, require
 
 
+def matrix_product(a: Array, b: Array) -> Array:
+    """a @ b; integers take the way through float64 BLAS when every sum is exact there."""
+    if a.dtype.kind not in "iu" or not a.size or not b.size:
+        return np.matmul(a, b)
+    largest = a.shape[-1] * _magnitude(a) * _magnitude(b)
+    if largest >= 1 << 53:
+        return np.matmul(a, b)
+    exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    return exact.astype(np.int64).astype(a.dtype)
+
+
+def _magnitude(a: Array) -> int:
+    return max(abs(int(a.min())), abs(int(a.max())))
+
+
 @operator("matmul", "a", "b")
 class MatMul(Op):
-    """Matrix product of the last two axes; leading axes broadcast as in NumPy."""
+    """Matrix product of the last two axes; leading axes broadcast as in NumPy.
+
+    Integers wrap around; half precision is summed in f32 and rounded once.
+    """
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         require(a.dtype == b.dtype, self, "element types differ", a, b, code="WH1103")
+        require(a.dtype in NUMERIC, self, f"no meaning for {a.dtype}", a, b, code="WH1103")
         require(a.rank >= 2 and b.rank >= 2, self, "both inputs need two or more axes", a, b)
         require(a.shape[-1] == b.shape[-2], self,
                 f"inner dimensions are {a.shape[-1]} and {b.shape[-2]}", a, b)  # fmt: skip
@@ -23,24 +43,49 @@ class MatMul(Op):
         return a.with_shape((*batch, a.shape[-2], b.shape[-1]))
 
     def reference(self, a: Array, b: Array) -> Array:
-        return np.matmul(a, b)
+        inner = compute_dtype(dtype_of(a)).numpy
+        product = matrix_product(a.astype(inner, copy=False), b.astype(inner, copy=False))
+        return product.astype(a.dtype, copy=False)
 
     def compute(self, a: Tensor, b: Tensor) -> Compute:
         k = reduce_axis(a.shape[-1], "k")
         out = self.infer(a.type, b.type)
-        return compute(
-            out.shape,
-            lambda *i: sum_(
-                broadcast_read(a, (*i[:-1], k)) * broadcast_read(b, (*i[:-2], k, i[-1])), k
-            ),
-            "matmul",
-        )
+        inner = compute_dtype(a.dtype)
+
+        def body(*i: Expr) -> Expr:
+            left = cast(broadcast_read(a, (*i[:-1], k)), inner)
+            right = cast(broadcast_read(b, (*i[:-2], k, i[-1])), inner)
+            return cast(sum_(left * right, k), out.dtype)
+
+        return compute(out.shape, body, "matmul")
 
     axioms = (
         law("matmul(matmul(a, b), c) = matmul(a, matmul(b, c))", "real",
             a=(2, 3), b=(3, 4), c=(4, 5)),
         law("matmul(a, add(b, c)) = add(matmul(a, b), matmul(a, c))", "real",
             a=(2, 3), b=(3, 4), c=(3, 4)),
+        law("matmul(add(a, b), c) = add(matmul(a, c), matmul(b, c))", "real",
+            a=(2, 3), b=(2, 3), c=(3, 4)),
+        law("matmul(mul(a, s), b) = mul(matmul(a, b), s)", "real",
+            a=(2, 3), b=(3, 4), s=(1, 1)),
+        law("matmul(a, mul(b, s)) = mul(matmul(a, b), s)", "real",
+            a=(2, 3), b=(3, 4), s=(1, 1)),
+        law("matmul(a, mul(b, s)) = mul(matmul(a, b), s)", "real",
+            a=(2, 3), b=(3, 4), s=(1, 4)),
+        law("matmul(mul(a, s), b) = mul(matmul(a, b), s)", "real",
+            a=(2, 3), b=(3, 4), s=(2, 1)),
+        law("matmul(mul(a, transpose(s, perm=[1, 0])), b) = matmul(a, mul(b, s))", "real",
+            a=(2, 3), b=(3, 4), s=(3, 1)),
+        law("matmul(a, concat(b, c, axis=1)) = concat(matmul(a, b), matmul(a, c), axis=1)",
+            "exact", a=(2, 3), b=(3, 4), c=(3, 5)),
+        law("matmul(concat(a, b, axis=0), c) = concat(matmul(a, c), matmul(b, c), axis=0)",
+            "exact", a=(2, 3), b=(4, 3), c=(3, 5)),
+        law("add(matmul(a, b), matmul(c, d)) = "
+            "matmul(concat(a, c, axis=1), concat(b, d, axis=0))", "real",
+            a=(2, 3), b=(3, 5), c=(2, 4), d=(4, 5)),
+        law("transpose(matmul(a, b), perm=[0, 2, 1]) = "
+            "matmul(transpose(b, perm=[0, 2, 1]), transpose(a, perm=[0, 2, 1]))", "exact",
+            a=(2, 3, 4), b=(2, 4, 5)),
     )  # fmt: skip
 
     @classmethod
@@ -53,5 +98,6 @@ class MatMul(Op):
     @classmethod
     def sample(cls, rng: np.random.Generator) -> Sample:
         m, k, n, batch = (int(x) for x in rng.integers(1, 6, 4))
+        dtype = NUMERIC[int(rng.integers(len(NUMERIC)))] if rng.random() < 0.5 else f32
         left = (batch, m, k) if rng.random() < 0.5 else (m, k)
-        return Sample(cls(), (TensorType(left, f32), TensorType((batch, k, n), f32)))
+        return Sample(cls(), (TensorType(left, dtype), TensorType((batch, k, n), dtype)))

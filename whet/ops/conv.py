@@ -1,0 +1,328 @@
+"""Convolution and transposed convolution over any number of spatial axes.
+
+Values are [batch, channels, *spatial]; a bias is a separate addition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from whet.core.dtypes import NUMERIC, DType, compute_dtype, dtype_of, f16, f32, i32
+from whet.core.types import Array, Shape, TensorType
+from whet.ir.expr import Axis, Expr, as_expr, cast, const, select
+from whet.ir.tensor import Compute, Tensor, compute, sum_
+from whet.ops.base import Op, Sample, law, operator, require
+from whet.ops.matmul import matrix_product
+from whet.ops.window import Window, reduction, reduction_axes
+
+COLUMNS_LIMIT_BYTES = 256 << 20
+"""Largest copy of windows that the reference makes at once."""
+
+# Attributes of the laws' examples: uneven strides and pads, so that no law holds by symmetry.
+UNEVEN = "strides=[1, 2], pads=[1, 0, 1, 2], dilations=[1, 1]"
+POINT = "strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]"
+SPREAD = "strides=[2, 1], pads=[0, 1, 1, 0], dilations=[1, 1], output_padding=[1, 0]"
+
+
+def _check_types(op: Op, x: TensorType, w: TensorType, groups: int) -> None:
+    require(x.dtype == w.dtype, op, "element types differ", x, w, code="WH1103")
+    require(x.dtype in NUMERIC, op, f"no meaning for {x.dtype}", x, w, code="WH1103")
+    require(x.rank >= 3 and w.rank == x.rank, op,
+            "both inputs need two leading and the same number of spatial axes", x, w)  # fmt: skip
+    require(groups >= 1, op, f"{groups} groups", x, w, code="WH1104")
+
+
+@operator("conv", "x", "w")
+class Conv(Op):
+    """Correlation of x [N, C, *spatial] with filters w [M, C / groups, *kernel].
+
+    Output channel m sees only the input channels of its group, m * groups // M.  `pads` are
+    zeros: begins of all axes, then ends.  Half precision is summed in f32 and rounded once.
+    """
+
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    groups: int = 1
+
+    def window(self, w: Shape) -> Window:
+        return Window(w[2:], self.strides, self.pads, self.dilations)
+
+    def infer(self, x: TensorType, w: TensorType) -> TensorType:
+        _check_types(self, x, w, self.groups)
+        window = self.window(w.shape)
+        window.check(self, x.shape[2:])
+        require(x.shape[1] == w.shape[1] * self.groups and w.shape[0] % self.groups == 0, self,
+                f"channels do not fit {self.groups} groups", x, w)  # fmt: skip
+        return x.with_shape((x.shape[0], w.shape[0], *window.outputs(self, x.shape[2:])))
+
+    def compute(self, x: Tensor, w: Tensor) -> Compute:
+        out = self.infer(x.type, w.type)
+        inner = compute_dtype(x.dtype)
+        window = self.window(w.shape)
+        per_group = w.shape[0] // self.groups
+        c, k = reduction(w.shape[1], "c"), window.kernel_indices()
+
+        def body(n: Expr, m: Expr, *o: Axis) -> Expr:
+            group = as_expr(0) if self.groups == 1 else m // per_group
+            value = window.read(x, (n, group * w.shape[1] + c), o, k, 0)
+            product = cast(value, inner) * cast(w[(m, c, *k)], inner)
+            return cast(sum_(product, *reduction_axes(c, *k)), out.dtype)
+
+        return compute(out.shape, body, "conv")
+
+    def reference(self, x: Array, w: Array) -> Array:
+        inner = compute_dtype(dtype_of(x)).numpy
+        window = self.window(w.shape)
+        outputs = window.outputs(self, x.shape[2:])
+        padded = window.pad(x.astype(inner, copy=False), outputs, 0)
+        grouped = padded.reshape(len(x), self.groups, w.shape[1], *padded.shape[2:])
+        filters = w.astype(inner, copy=False)
+        filters = filters.reshape(self.groups, len(w) // self.groups, *w.shape[1:])
+        if self.groups > 1 and w.shape[1] == 1:
+            result = _depthwise(grouped[:, :, 0], filters[:, :, 0], window, outputs)
+        else:
+            result = _by_columns(grouped, filters, window, outputs)
+        return result.reshape(len(x), len(w), *outputs).astype(x.dtype, copy=False)
+
+    axioms = (
+        # Linear in both inputs, whatever the groups.
+        law(f"conv(x, add(w, v), {UNEVEN}, groups=2) = "
+            f"add(conv(x, w, {UNEVEN}, groups=2), conv(x, v, {UNEVEN}, groups=2))", "real",
+            x=(2, 4, 5, 6), w=(6, 2, 3, 3), v=(6, 2, 3, 3)),
+        law(f"conv(add(x, y), w, {UNEVEN}, groups=2) = "
+            f"add(conv(x, w, {UNEVEN}, groups=2), conv(y, w, {UNEVEN}, groups=2))", "real",
+            x=(2, 4, 5, 6), y=(2, 4, 5, 6), w=(6, 2, 3, 3)),
+        law(f"conv(mul(x, s), w, {UNEVEN}, groups=2) = mul(conv(x, w, {UNEVEN}, groups=2), s)",
+            "real", x=(2, 4, 5, 6), w=(6, 2, 3, 3), s=(1, 1, 1, 1)),
+        # A factor per output channel goes into the filters, whatever the groups.
+        law(f"mul(conv(x, w, {UNEVEN}, groups=2), s) = "
+            f"conv(x, mul(w, transpose(s, perm=[1, 0, 2, 3])), {UNEVEN}, groups=2)", "real",
+            x=(2, 4, 5, 6), w=(6, 2, 3, 3), s=(1, 6, 1, 1)),
+        # A factor per input channel does so only in one group.
+        law(f"conv(mul(x, s), w, {UNEVEN}) = conv(x, mul(w, s), {UNEVEN})", "real",
+            when=("groups == 1",), x=(2, 3, 4, 5), w=(4, 3, 3, 3), s=(1, 3, 1, 1)),
+        # Merging along the batch, whatever the groups.
+        law(f"concat(conv(x, w, {UNEVEN}, groups=2), conv(y, w, {UNEVEN}, groups=2), axis=0) = "
+            f"conv(concat(x, y, axis=0), w, {UNEVEN}, groups=2)", "exact",
+            x=(2, 4, 5, 6), y=(3, 4, 5, 6), w=(6, 2, 3, 3)),
+        # Merging along channels is false for groups > 1: channels would change their group.
+        law(f"concat(conv(x, w, {UNEVEN}), conv(x, v, {UNEVEN}), axis=1) = "
+            f"conv(x, concat(w, v, axis=0), {UNEVEN})", "exact",
+            when=("groups == 1",), x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(2, 3, 3, 3)),
+        law(f"add(conv(x, w, {UNEVEN}), conv(z, v, {UNEVEN})) = "
+            f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {UNEVEN})", "real",
+            when=("groups == 1",),
+            x=(2, 3, 4, 5), w=(4, 3, 3, 3), z=(2, 2, 4, 5), v=(4, 2, 3, 3)),
+        # Two convolutions of equal shapes side by side are one of two groups.
+        law(f"concat(conv(x, w, {UNEVEN}), conv(y, v, {UNEVEN}), axis=1) = "
+            f"conv(concat(x, y, axis=1), concat(w, v, axis=0), {UNEVEN}, groups=2)", "exact",
+            x=(2, 3, 4, 5), w=(4, 3, 3, 3), y=(2, 3, 4, 5), v=(4, 3, 3, 3)),
+        # A 1x1 convolution after another one multiplies into its filters.
+        law(f"conv(conv(x, w, {UNEVEN}), v, {POINT}) = conv(x, transpose(conv(transpose(w, "
+            f"perm=[1, 0, 2, 3]), v, {POINT}), perm=[1, 0, 2, 3]), {UNEVEN})", "real",
+            when=("groups == 1", "the kernel of v is 1x1"),
+            x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(5, 4, 1, 1)),
+        # The transposed image under transposed filters gives the transposed result.
+        law("transpose(conv(x, w, strides=[1, 2], pads=[0, 1, 2, 3], dilations=[2, 1]), "
+            "perm=[0, 1, 3, 2]) = conv(transpose(x, perm=[0, 1, 3, 2]), "
+            "transpose(w, perm=[0, 1, 3, 2]), strides=[2, 1], pads=[1, 0, 3, 2], "
+            "dilations=[1, 2])", "real", x=(2, 3, 6, 5), w=(4, 3, 2, 3)),
+    )  # fmt: skip
+
+    @classmethod
+    def samples(cls) -> tuple[Sample, ...]:
+        def case(op: Conv, x: Shape, w: Shape) -> Sample:
+            return Sample(op, (TensorType(x, f32), TensorType(w, f32)))
+
+        return (
+            case(cls((1, 1), (1, 1, 1, 1), (1, 1)), (1, 3, 5, 6), (4, 3, 3, 3)),
+            case(cls((2,), (0, 1), (2,), 2), (2, 4, 9), (6, 2, 3)),
+            case(cls((1, 2), (0, 2, 1, 0), (1, 1), 4), (1, 4, 4, 5), (4, 1, 2, 3)),
+            case(cls((1, 1, 2), (1, 0, 1, 0, 0, 1), (1, 1, 1)), (1, 2, 3, 4, 5), (2, 2, 2, 1, 3)),
+        )
+
+    @classmethod
+    def sample(cls, rng: np.random.Generator) -> Sample:
+        window, groups, x, w, dtype = _random_convolution(rng)
+        op = cls(window.strides, window.pads, window.dilations, groups)
+        return Sample(op, (TensorType(x, dtype), TensorType(w, dtype)))
+
+
+def _depthwise(x: Array, w: Array, window: Window, outputs: Shape) -> Array:
+    """x [N, G, *padded], w [G, M, *kernel]: each channel with its own M filters."""
+    result = np.zeros((len(x), *w.shape[:2], *outputs), x.dtype)
+    ones = (1,) * len(outputs)
+    for k, tap in zip(np.ndindex(window.kernel), window.taps(x, outputs)):
+        result += tap[:, :, None] * w[(..., *k)].reshape(1, *w.shape[:2], *ones)
+    return result
+
+
+def _by_columns(x: Array, w: Array, window: Window, outputs: Shape) -> Array:
+    """x [N, G, C, *padded], w [G, M, C, *kernel]: windows become columns of a matrix product.
+
+    Copying all windows would take kernel-size times the memory of the input, so it is done
+    for some images or rows at a time.
+    """
+    n, groups, channels = x.shape[:3]
+    per_group = w.shape[1]
+    depth = channels * math.prod(window.kernel)
+    rows_of_filters = w.reshape(groups, per_group, depth)
+    windows = window.view(x, outputs)
+    row_axis = 3 + len(window.kernel)
+    lead = (slice(None),) * (row_axis - 1)
+    result = np.empty((n, groups, per_group, *outputs), x.dtype)
+    row_bytes = groups * depth * math.prod(outputs[1:]) * x.itemsize
+    for images, rows in _blocks(n, outputs[0], row_bytes):
+        block = windows[(images, *lead, rows)]
+        shape = (len(block), groups, per_group, block.shape[row_axis], *outputs[1:])
+        columns = block.reshape(len(block), groups, depth, math.prod(shape[3:]))
+        result[images, :, :, rows] = matrix_product(rows_of_filters, columns).reshape(shape)
+    return result
+
+
+def _blocks(images: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of all rows of all images that keep to the limit, as large as possible."""
+    fitting = max(1, COLUMNS_LIMIT_BYTES // max(1, row_bytes))
+    images_at_once, rows_at_once = max(1, fitting // rows), min(fitting, rows)
+    for i in range(0, images, images_at_once):
+        for r in range(0, rows, rows_at_once):
+            yield slice(i, i + images_at_once), slice(r, r + rows_at_once)
+
+
+@operator("conv_transpose", "x", "w")
+class ConvTranspose(Op):
+    """Transposed convolution of x [N, C, *spatial] with filters w [C, M / groups, *kernel].
+
+    Every input element adds its multiple of the filter at position * stride; `pads` are cut
+    off the result, and `output_padding` extends it at the end.
+    """
+
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int = 1
+
+    def window(self, w: Shape) -> Window:
+        return Window(w[2:], self.strides, self.pads, self.dilations)
+
+    def infer(self, x: TensorType, w: TensorType) -> TensorType:
+        _check_types(self, x, w, self.groups)
+        window = self.window(w.shape)
+        window.check(self, x.shape[2:])
+        require(x.shape[1] == w.shape[0] and w.shape[0] % self.groups == 0, self,
+                f"channels do not fit {self.groups} groups", x, w)  # fmt: skip
+        require(len(self.output_padding) == x.rank - 2 and min(self.output_padding) >= 0, self,
+                f"output_padding {list(self.output_padding)}", x, w, code="WH1104")  # fmt: skip
+        image = tuple(
+            s * (i - 1) + span + extra - b - e
+            for i, s, span, extra, b, e in zip(
+                x.shape[2:], self.strides, window.spans, self.output_padding,
+                window.begins, window.ends,
+            )
+        )  # fmt: skip
+        require(min(image) >= 1, self, f"pads {list(self.pads)} cut everything off", x, w)
+        return x.with_shape((x.shape[0], w.shape[1] * self.groups, *image))
+
+    def compute(self, x: Tensor, w: Tensor) -> Compute:
+        out = self.infer(x.type, w.type)
+        inner = compute_dtype(x.dtype)
+        window = self.window(w.shape)
+        channels, per_group = w.shape[0] // self.groups, w.shape[1]
+        c, k = reduction(channels, "c"), window.kernel_indices()
+
+        def body(n: Expr, m: Expr, *at: Expr) -> Expr:
+            if self.groups == 1:
+                channel, own = c, m
+            else:
+                channel, own = m // per_group * channels + c, m % per_group
+            met, o = window.source(x.shape[2:], at, k)
+            product = cast(x[(n, channel, *o)], inner) * cast(w[(channel, own, *k)], inner)
+            value = select(met, product, const(0, inner))
+            return cast(sum_(value, *reduction_axes(c, *k)), out.dtype)
+
+        return compute(out.shape, body, "conv_transpose")
+
+    def reference(self, x: Array, w: Array) -> Array:
+        inner = compute_dtype(dtype_of(x)).numpy
+        n, spatial, kernel = len(x), x.shape[2:], w.shape[2:]
+        channels, per_group = len(w) // self.groups, w.shape[1]
+        image = self.infer(*(TensorType(a.shape, dtype_of(a)) for a in (x, w))).shape[2:]
+        filters = w.astype(inner, copy=False).reshape(self.groups, channels, -1)
+        values = x.astype(inner, copy=False)
+        values = values.reshape(n, self.groups, channels, math.prod(spatial))
+        columns = matrix_product(np.swapaxes(filters, 1, 2), values)
+        columns = columns.reshape(n, self.groups * per_group, *kernel, *spatial)
+        return self.window(w.shape).overlap_add(columns, image).astype(x.dtype)
+
+    axioms = (
+        law(f"conv_transpose(x, add(w, v), {SPREAD}, groups=2) = "
+            f"add(conv_transpose(x, w, {SPREAD}, groups=2), "
+            f"conv_transpose(x, v, {SPREAD}, groups=2))", "real",
+            x=(2, 4, 3, 4), w=(4, 3, 3, 2), v=(4, 3, 3, 2)),
+        law(f"conv_transpose(add(x, y), w, {SPREAD}, groups=2) = "
+            f"add(conv_transpose(x, w, {SPREAD}, groups=2), "
+            f"conv_transpose(y, w, {SPREAD}, groups=2))", "real",
+            x=(2, 4, 3, 4), y=(2, 4, 3, 4), w=(4, 3, 3, 2)),
+        law(f"concat(conv_transpose(x, w, {SPREAD}, groups=2), "
+            f"conv_transpose(y, w, {SPREAD}, groups=2), axis=0) = "
+            f"conv_transpose(concat(x, y, axis=0), w, {SPREAD}, groups=2)", "exact",
+            x=(2, 4, 3, 4), y=(1, 4, 3, 4), w=(4, 3, 3, 2)),
+        # Filters are laid out [C, M]: input channels merge on their axis 0, output ones on 1.
+        law(f"add(conv_transpose(x, w, {SPREAD}), conv_transpose(z, v, {SPREAD})) = "
+            f"conv_transpose(concat(x, z, axis=1), concat(w, v, axis=0), {SPREAD})", "real",
+            when=("groups == 1",),
+            x=(2, 3, 3, 4), w=(3, 4, 3, 3), z=(2, 2, 3, 4), v=(2, 4, 3, 3)),
+        law(f"concat(conv_transpose(x, w, {SPREAD}), conv_transpose(x, v, {SPREAD}), axis=1) = "
+            f"conv_transpose(x, concat(w, v, axis=1), {SPREAD})", "exact",
+            when=("groups == 1",), x=(2, 3, 3, 4), w=(3, 4, 3, 3), v=(3, 2, 3, 3)),
+        # With kernel 1 and stride 1 it is a convolution with the filters' axes swapped.
+        law(f"conv_transpose(x, w, {POINT}, output_padding=[0, 0]) = "
+            f"conv(x, transpose(w, perm=[1, 0, 2, 3]), {POINT})", "real",
+            when=("groups == 1", "the kernel is 1x1"), x=(2, 3, 4, 5), w=(3, 4, 1, 1)),
+    )  # fmt: skip
+
+    @classmethod
+    def samples(cls) -> tuple[Sample, ...]:
+        def case(op: ConvTranspose, x: Shape, w: Shape) -> Sample:
+            return Sample(op, (TensorType(x, f32), TensorType(w, f32)))
+
+        return (
+            case(cls((2, 2), (1, 1, 1, 1), (1, 1), (1, 1)), (1, 3, 3, 4), (3, 4, 3, 3)),
+            case(cls((3,), (0, 1), (2,), (0,), 2), (2, 4, 4), (4, 3, 3)),
+            case(cls((1, 2, 1), (0,) * 6, (1, 1, 1), (0, 0, 0)), (1, 2, 2, 3, 2), (2, 2, 2, 2, 1)),
+        )
+
+    @classmethod
+    def sample(cls, rng: np.random.Generator) -> Sample:
+        window, groups, x, w, dtype = _random_convolution(rng)
+        spatial = len(window.kernel)
+        extra = tuple(int(e) for e in rng.integers(0, 2, spatial))
+        # Cut at most what the kernel's span adds, so that something is left.
+        pads = tuple(min(p, span // 2) for p, span in zip(window.pads, window.spans * 2))
+        op = cls(window.strides, pads, window.dilations, extra, groups)
+        filters = (x[1], int(rng.integers(1, 4)), *w[2:])
+        return Sample(op, (TensorType(x, dtype), TensorType(filters, dtype)))
+
+
+def _random_convolution(
+    rng: np.random.Generator,
+) -> tuple[Window, int, Shape, Shape, DType]:
+    """A window, groups, and the shapes of x and of the filters, for one to three axes."""
+    rank = int(rng.integers(1, 4))
+
+    def draw(low: int, high: int, count: int = rank) -> Shape:
+        return tuple(int(v) for v in rng.integers(low, high, count))
+
+    window = Window(draw(1, 4), draw(1, 4), draw(0, 3, 2 * rank), draw(1, 3))
+    groups = int(rng.choice([1, 1, 2, 3]))
+    per_in, per_out, batch = draw(1, 3, 3)
+    spatial = tuple(span + int(rng.integers(0, 4)) for span in window.spans)
+    x = (batch, groups * per_in, *spatial)
+    w = (groups * per_out, per_in, *window.kernel)
+    dtype = (f32, f32, f16, i32)[int(rng.integers(4))]
+    return window, groups, x, w, dtype
