@@ -9,8 +9,8 @@ import numpy as np
 
 from whet.core.dtypes import f32, f64
 from whet.core.types import Array, TensorType
-from whet.ops.base import Body, Builder, NoAlgebra, Op, Sample, operator, require
 from whet.ops.arithmetic import Abs, Add
+from whet.ops.base import Body, Builder, NoAlgebra, Op, Sample, operator, require
 from whet.ops.movement import Concat, Reshape, Slice
 
 
