@@ -55,9 +55,7 @@ class GraphBuilder:
     def type(self, value: Value) -> TensorType:
         return value.tensor_type
 
-    def body(
-        self, types: Sequence[TensorType], step: Callable[..., Sequence[Value]]
-    ) -> GraphBody:
+    def body(self, types: Sequence[TensorType], step: Callable[..., Sequence[Value]]) -> GraphBody:
         """The graph of `step` on inputs of these types, as an attribute for `scan`."""
         inputs = fresh_inputs(types)
         made, outside = close_body(inputs, step(*inputs))

@@ -12,6 +12,7 @@ from whet.core.errors import UsageError, WhetError, check
 from whet.core.types import Array, Shape, TensorType, type_of
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ops.base import Body, OutputType
+from whet.ops.casting import Cast
 
 Observer = Callable[[Node, tuple[Array, ...]], None]
 
@@ -85,9 +86,8 @@ def _run_precise(node: Node, args: tuple[Array, ...]) -> tuple[Array, ...]:
     has no meaning for f64, or another one (the bits of a float), sees its declared types.
     """
     op = node.op
-    if op.name == "cast" and args[0].dtype == np.float64 and node.results[0].type.dtype.is_float:
-        if _is_widened(node.results[0].type.dtype):
-            return args
+    if isinstance(op, Cast) and args[0].dtype == np.float64 and _is_widened(op.to):
+        return args
     fields = {k: v.widened() for k, v in op.attributes().items() if isinstance(v, Body)}
     if fields:
         op = dataclasses.replace(op, **fields)  # type: ignore[type-var]

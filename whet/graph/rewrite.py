@@ -57,7 +57,7 @@ def bodies(op: Op) -> tuple[GraphBody, ...]:
 def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
     """The pass that also changes the graphs inside operators, innermost first.
 
-        scan(x, body={relu(relu(h))})    ->    scan(x, body={relu(h)})
+    scan(x, body={relu(relu(h))})    ->    scan(x, body={relu(h)})
     """
 
     def step(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:

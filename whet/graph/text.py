@@ -27,7 +27,6 @@ from whet.core.errors import WhetError
 from whet.core.types import Array, TensorType
 from whet.graph.body import GraphBody
 from whet.graph.graph import (
-    Constant,
     Graph,
     Input,
     Node,

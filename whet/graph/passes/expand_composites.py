@@ -11,13 +11,14 @@ from whet.graph.rewrite import rebuild
 from whet.ops.base import Op
 
 
-def expand_composites(graph: Graph, keep: Collection[str] = ()) -> Graph:
+def expand_composites(graph: Graph, keep: Collection[str] = ("scan",)) -> Graph:
     """The graph with every operator that has an `expand` replaced by its expansion.
 
         layer_norm(x, s, b)    ->    add(mul(div(sub(x, mean), deviation), s), b)
 
     Cases: (1) an operator with `expand`: replaced, and composites inside the expansion too;
-    (2) an operator named in `keep`: kept, wherever it comes from; (3) any other: kept.
+    (2) an operator named in `keep`: kept, wherever it comes from (a `scan` by default, since
+    writing out its steps is a choice); (3) any other: kept.
     """
     builder = ExpandingBuilder(frozenset(keep))
 
@@ -44,6 +45,6 @@ class ExpandingBuilder(GraphBuilder):
         results = expanded if isinstance(expanded, tuple) else (expanded,)
         got = tuple(v.type for v in results)
         expected = op.infer_types(tuple(v.tensor_type for v in values))
-        check(got == expected, "WH1105", f"the expansion of {op.name} gave "
-              f"{', '.join(map(str, got))} where {', '.join(map(str, expected))} is inferred")  # fmt: skip
+        shown = f"{', '.join(map(str, got))} where {', '.join(map(str, expected))} is inferred"
+        check(got == expected, "WH1105", f"the expansion of {op.name} gave {shown}")
         return results
