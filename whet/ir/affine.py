@@ -19,11 +19,13 @@ from whet.ir.expr import (
     Expr,
     Read,
     Reduce,
+    Reinterpret,
     Select,
     Var,
     as_expr,
     binary,
     cast,
+    reinterpret,
     select,
 )
 
@@ -74,6 +76,41 @@ def affine(e: Expr) -> Affine:
     return Affine(((e, 1),), 0)
 
 
+def interval(e: Expr, extents: Mapping[Expr, int]) -> tuple[int, int] | None:
+    """Smallest and largest value, given the extents of symbols (0 <= symbol < extent).
+
+    None when the expression holds something of unknown range.
+    """
+    form = affine(e)
+    low = high = form.constant
+    for atom, factor in form.terms:
+        bounds = _atom_interval(atom, extents)
+        if bounds is None:
+            return None
+        ends = (bounds[0] * factor, bounds[1] * factor)
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _atom_interval(atom: Expr, extents: Mapping[Expr, int]) -> tuple[int, int] | None:
+    if atom in extents:
+        return 0, extents[atom] - 1
+    match atom:
+        case Binary(op="floordiv", left=left, right=Const(value=by)) if by > 0:
+            inner = interval(left, extents)
+            return None if inner is None else (inner[0] // int(by), inner[1] // int(by))
+        case Binary(op="mod", right=Const(value=by)) if by > 0:
+            return 0, int(by) - 1
+        case Call(name="min" | "max" as name, args=args):
+            inner_bounds = [interval(a, extents) for a in args]
+            known = [b for b in inner_bounds if b is not None]
+            if len(known) < len(args):
+                return None
+            pick = min if name == "min" else max
+            return pick(b[0] for b in known), pick(b[1] for b in known)
+    return None
+
+
 def free_symbols(e: Expr) -> frozenset[Expr]:
     """The variables and axes that occur in an expression (reduced axes included)."""
     found: set[Expr] = set()
@@ -96,7 +133,7 @@ def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
         if not x.children():
             return x
         if x not in memo:
-            memo[x] = rebuild(x, visit(child) for child in x.children())
+            memo[x] = rebuild(x, [visit(child) for child in x.children()])
         return memo[x]
 
     return visit(e)
@@ -113,6 +150,8 @@ def rebuild(e: Expr, children: Iterable[Expr]) -> Expr:
             return select(condition, then, other)
         case Cast(dtype=dtype), (value,):
             return cast(value, dtype)
+        case Reinterpret(dtype=dtype), (value,):
+            return reinterpret(value, dtype)
         case Read(tensor=tensor), indices:
             return Read(tensor, indices)
         case Reduce(kind=kind, axes=axes), (value,):

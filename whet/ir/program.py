@@ -16,7 +16,19 @@ import numpy as np
 from whet.core.dtypes import DType
 from whet.core.errors import check
 from whet.core.types import Array, Shape
-from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
+from whet.ir.expr import (
+    Axis,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Reinterpret,
+    Select,
+    Var,
+)
 from whet.ir.functions import FUNCTIONS, INFIX, REDUCERS
 from whet.ir.interning import Interned
 from whet.ir.tensor import Tensor
@@ -121,12 +133,17 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Program(metaclass=Interned):
-    """Statements with their parameters: inputs are read only, outputs start undefined."""
+    """Statements with their parameters: inputs are read only, outputs start undefined.
+
+    `workspace` lists buffers that the caller provides and whose contents mean nothing before
+    and after.
+    """
 
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
+    workspace: tuple[Buffer, ...] = ()
 
     def __str__(self) -> str:
         params = ", ".join(f"{b.name}: {b.type}" for b in self.inputs)
@@ -163,7 +180,7 @@ def _lines(stmt: Stmt) -> list[str]:
 def run(program: Program, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """The outputs of the program, one Python step per scalar: for tests on small shapes."""
     memory: dict[Tensor, Array] = dict(zip(program.inputs, arrays, strict=True))
-    for buffer in program.outputs:
+    for buffer in (*program.outputs, *program.workspace):
         memory[buffer] = np.zeros(buffer.shape, buffer.dtype.numpy)
     with np.errstate(all="ignore"):
         _run_block(program.body, memory, {})
@@ -225,11 +242,15 @@ def _scalar(e: Expr, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> An
             return _scalar(then if _scalar(condition, memory, env) else other, memory, env)
         case Cast(value=value, dtype=dtype):
             return np.asarray(_scalar(value, memory, env)).astype(dtype.numpy)[()]
+        case Reinterpret(value=value, dtype=dtype):
+            return np.asarray(_scalar(value, memory, env)).view(dtype.numpy)[()]
         case Read(tensor=tensor, indices=indices):
             return memory[tensor][_position(tensor, indices, memory, env)]
         case Axis():
             return env[e]
         case Reduce(kind=kind, axes=(axis,), value=value):
-            values = [_scalar(value, memory, {**env, axis: np.int64(n)}) for n in range(axis.extent)]
+            values = [
+                _scalar(value, memory, {**env, axis: np.int64(n)}) for n in range(axis.extent)
+            ]
             return REDUCERS[kind].reduce(np.asarray(values))
     raise AssertionError(type(e))

@@ -1,0 +1,301 @@
+"""Scalar functions as instructions, on scalars and vectors alike.
+
+Vector intrinsics such as llvm.exp become one library call per lane, so the functions that
+networks use most are polynomials of our own in f32 (about two units in the last place).
+The rest, and f64, call the C library lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from whet.codegen.llvm.function import FunctionWriter
+from whet.codegen.llvm.operand import Operand, literal, llvm_type
+from whet.core.dtypes import DType, bool_, f32, i32
+from whet.core.errors import fail
+
+Rule = Callable[..., Operand]
+
+_LIBM = {
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+    "atanh", "exp", "log", "erf", "pow",
+}  # fmt: skip
+_INTRINSIC = {
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rint",
+    "trunc": "trunc",
+}  # fmt: skip
+
+
+def call(f: FunctionWriter, name: str, args: Sequence[Operand]) -> Operand:
+    """The function `name` of ir.functions on operands of one element type."""
+    lanes = max(a.lanes for a in args)
+    args = [f.splat(a, lanes) for a in args]
+    dtype = args[0].dtype
+    if dtype is f32 and name in _POLYNOMIALS:
+        return _POLYNOMIALS[name](f, *args)
+    if dtype.is_float:
+        return _float_call(f, name, args)
+    return _integer_call(f, name, args)
+
+
+def _float_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
+    x = args[0]
+    zero = literal(0, x.dtype, x.lanes)
+    match name:
+        case "neg":
+            return f.emit(f"fneg {x}", x.dtype, x.lanes)
+        case "min" | "max":
+            return minimum_or_maximum(f, name, x, args[1])
+        case "isnan":
+            return f.compare("uno", x, x)
+        case "isinf":
+            return f.compare("oeq", f.intrinsic("fabs", x), literal(float("inf"), x.dtype, x.lanes))
+        case "sign":
+            one = f.intrinsic("copysign", literal(1, x.dtype, x.lanes), x)
+            return f.choose(f.compare("une", x, zero), one, x)
+        case "sigmoid":
+            e = call(f, "exp", [f.emit(f"fneg {x}", x.dtype, x.lanes)])
+            one = literal(1, x.dtype, x.lanes)
+            return f.binary("fdiv", one, f.binary("fadd", one, e))
+        case "mod":
+            r = f.binary("frem", x, args[1])
+            wrong = f.compare("olt", f.binary("fmul", r, args[1]), zero)
+            return f.choose(wrong, f.binary("fadd", r, args[1]), r)
+        case "truncmod":
+            return f.binary("frem", x, args[1])
+        case "floordiv":
+            return f.intrinsic("floor", f.binary("fdiv", x, args[1]))
+        case "truncdiv":
+            return f.intrinsic("trunc", f.binary("fdiv", x, args[1]))
+    if name in _INTRINSIC:
+        return f.intrinsic(_INTRINSIC[name], x)
+    if name in _LIBM:
+        return _library(f, name, args)
+    fail("WH1301", f"no code for {name} on {x.dtype}")
+
+
+def minimum_or_maximum(f: FunctionWriter, name: str, a: Operand, b: Operand) -> Operand:
+    """The smaller or larger operand; a NaN in either gives NaN, as in NumPy.
+
+    One instruction takes the second operand when either is NaN, so only a NaN in the first
+    needs a second look, and none when the second is a constant.
+    """
+    a, b = f.match_lanes(a, b)
+    if not a.text.startswith("%"):
+        a, b = b, a
+    less = f.compare("olt" if name == "min" else "ogt", b, a)
+    picked = f.emit(f"select {less}, {b}, {a}", a.dtype, a.lanes)
+    if not b.text.startswith("%"):
+        return picked
+    return f.choose(f.compare("uno", b, b), b, picked)
+
+
+def _library(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
+    """A call of the C library for each lane."""
+    dtype, lanes = args[0].dtype, args[0].lanes
+    symbol = name + ("f" if dtype is f32 else "")
+    if not lanes:
+        return f.call(symbol, dtype, 0, *args)
+    return f.pack(
+        [f.call(symbol, dtype, 0, *(f.extract(a, n) for a in args)) for n in range(lanes)]
+    )
+
+
+def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
+    x = args[0]
+    signed = x.dtype.kind == "int"
+    zero = literal(0, x.dtype, x.lanes)
+    y = args[1] if len(args) > 1 else zero
+    match name:
+        case "neg":
+            return f.binary("sub", zero, x)
+        case "abs":
+            return f.choose(f.compare("slt", x, zero), f.binary("sub", zero, x), x) if signed else x
+        case "sign":
+            positive = f.emit(f"zext {f.compare('ne', x, zero)} to {x.type}", x.dtype, x.lanes)
+            if not signed:
+                return positive
+            minus = literal(-1, x.dtype, x.lanes)
+            return f.choose(f.compare("slt", x, zero), minus, positive)
+        case "min" | "max":
+            return f.intrinsic(f"{'s' if signed else 'u'}{name}", x, y)
+        case "not":
+            return f.binary("xor", x, literal(True, bool_, x.lanes))
+        case "invert":
+            return f.binary("xor", x, literal(-1, x.dtype, x.lanes))
+        case "bitand" | "bitor" | "bitxor":
+            return f.binary(name[3:], x, y)
+        case "shiftleft":
+            return f.binary("shl", x, y)
+        case "shiftright":
+            return f.binary("ashr" if signed else "lshr", x, y)
+        case "truncdiv":
+            return f.binary("sdiv" if signed else "udiv", x, y)
+        case "truncmod":
+            return f.binary("srem" if signed else "urem", x, y)
+        case "floordiv" | "mod":
+            return _floored(f, name, x, y) if signed else f.binary(
+                "udiv" if name == "floordiv" else "urem", x, y)  # fmt: skip
+        case "floor" | "ceil" | "round" | "trunc":
+            return x
+    fail("WH1301", f"no code for {name} on {x.dtype}")
+
+
+def _floored(f: FunctionWriter, name: str, x: Operand, y: Operand) -> Operand:
+    """Division that rounds toward minus infinity, or its remainder."""
+    zero = literal(0, x.dtype, x.lanes)
+    remainder = f.binary("srem", x, y)
+    crossed = f.compare("slt", f.binary("xor", remainder, y), zero)
+    inexact = f.binary("and", crossed, f.compare("ne", remainder, zero))
+    if name == "mod":
+        return f.choose(inexact, f.binary("add", remainder, y), remainder)
+    quotient = f.binary("sdiv", x, y)
+    lower = f.binary("sub", quotient, literal(1, x.dtype, x.lanes))
+    return f.choose(inexact, lower, quotient)
+
+
+def truncate_to_integer(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
+    """A float as an integer, rounded toward zero."""
+    opcode = "fptosi" if dtype.kind == "int" else "fptoui"
+    return f.emit(f"{opcode} {a} to {llvm_type(dtype, a.lanes)}", dtype, a.lanes)
+
+
+def reduce_lanes(f: FunctionWriter, kind: str, vector: Operand) -> Operand:
+    """Sum, product, maximum or minimum of a vector's lanes."""
+    bits = f"v{vector.lanes}{'f' if vector.dtype.is_float else 'i'}{vector.dtype.bits}"
+    if kind in ("sum", "prod") and vector.dtype.is_float:
+        start = literal(0 if kind == "sum" else 1, vector.dtype)
+        name = f"llvm.vector.reduce.f{'add' if kind == 'sum' else 'mul'}.{bits}"
+        return f.call(name, vector.dtype, 0, start, vector, flags="reassoc")
+    lanes = [f.extract(vector, n) for n in range(vector.lanes)]
+    while len(lanes) > 1:
+        pairs = [(lanes[n], lanes[n + 1]) for n in range(0, len(lanes) - 1, 2)]
+        rest = lanes[len(pairs) * 2 :]
+        lanes = [_combine(f, kind, a, b) for a, b in pairs] + rest
+    return lanes[0]
+
+
+def _combine(f: FunctionWriter, kind: str, a: Operand, b: Operand) -> Operand:
+    match kind:
+        case "sum":
+            return f.binary("add", a, b)
+        case "prod":
+            return f.binary("mul", a, b)
+        case "any":
+            return f.binary("or", a, b)
+        case "all":
+            return f.binary("and", a, b)
+    return call(f, kind, [a, b])
+
+
+# -------------------------------------------------------------------------- polynomials in f32
+def _horner(f: FunctionWriter, x: Operand, coefficients: Sequence[float]) -> Operand:
+    """Polynomial with the highest coefficient first."""
+    total = literal(coefficients[0], f32, x.lanes)
+    for c in coefficients[1:]:
+        total = f.intrinsic("fmuladd", total, x, literal(c, f32, x.lanes))
+    return total
+
+
+def _clamp(f: FunctionWriter, x: Operand, low: float, high: float) -> Operand:
+    """x within [low, high]; NaN passes through."""
+    x = minimum_or_maximum(f, "min", x, literal(high, f32, x.lanes))
+    return minimum_or_maximum(f, "max", x, literal(low, f32, x.lanes))
+
+
+def _shift_exponent(f: FunctionWriter, x: Operand, k: Operand) -> Operand:
+    """x * 2**k for an integer-valued float k, by adding to the exponent bits."""
+    ints = llvm_type(i32, x.lanes)
+    n = f.emit(f"fptosi {k} to {ints}", i32, x.lanes)
+    shifted = f.binary("shl", n, literal(23, i32, x.lanes))
+    bits = f.emit(f"bitcast {x} to {ints}", i32, x.lanes)
+    moved = f.binary("add", bits, shifted)
+    return f.emit(f"bitcast {moved} to {x.type}", f32, x.lanes)
+
+
+def exp(f: FunctionWriter, x: Operand) -> Operand:
+    """2**k * e**r with r in [-ln2/2, ln2/2]; saturates to 0 and infinity at the ends."""
+    lanes = x.lanes
+    clamped = _clamp(f, x, -87.33654, 88.37626)
+    k = f.intrinsic("rint", f.binary("fmul", clamped, literal(1.44269504088896341, f32, lanes)))
+    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), clamped)
+    r = f.intrinsic("fmuladd", k, literal(2.12194440e-4, f32, lanes), r)
+    p = _horner(f, r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
+                       1.6666665459e-1, 5.0000001201e-1))  # fmt: skip
+    square = f.binary("fmul", r, r)
+    y = f.intrinsic("fmuladd", p, square, f.binary("fadd", r, literal(1, f32, lanes)))
+    y = _shift_exponent(f, y, k)
+    tiny = f.compare("olt", x, literal(-87.33654, f32, lanes))
+    y = f.choose(tiny, literal(0, f32, lanes), y)
+    huge = f.compare("ogt", x, literal(88.72283, f32, lanes))
+    return f.choose(huge, literal(float("inf"), f32, lanes), y)
+
+
+def sigmoid(f: FunctionWriter, x: Operand) -> Operand:
+    """1 / (1 + exp(-x))."""
+    e = exp(f, f.emit(f"fneg {x}", f32, x.lanes))
+    one = literal(1, f32, x.lanes)
+    return f.binary("fdiv", one, f.binary("fadd", one, e))
+
+
+def tanh(f: FunctionWriter, x: Operand) -> Operand:
+    """Odd rational function on [-7.9, 7.9], where tanh reaches one in f32."""
+    x = _clamp(f, x, -7.90531110763549805, 7.90531110763549805)
+    square = f.binary("fmul", x, x)
+    p = _horner(f, square, (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
+                            5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,
+                            4.89352455891786e-03))  # fmt: skip
+    q = _horner(f, square, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
+                            4.89352518554385e-03))  # fmt: skip
+    return f.binary("fdiv", f.binary("fmul", p, x), q)
+
+
+def erf(f: FunctionWriter, x: Operand) -> Operand:
+    """Odd rational function on [-4, 4], where erf reaches one in f32."""
+    x = _clamp(f, x, -4.0, 4.0)
+    square = f.binary("fmul", x, x)
+    p = _horner(f, square, (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
+                            -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
+                            -1.60960333262415e-02))  # fmt: skip
+    q = _horner(f, square, (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
+                            -7.37332916720468e-03, -1.42647390514189e-02))  # fmt: skip
+    return f.binary("fdiv", f.binary("fmul", p, x), q)
+
+
+def log(f: FunctionWriter, x: Operand) -> Operand:
+    """Exponent times ln 2 plus a polynomial of the mantissa in [1/sqrt2, sqrt2)."""
+    lanes = x.lanes
+    ints = llvm_type(i32, lanes)
+    # Subnormals are scaled up first so that their exponent field means something.
+    small = f.compare("olt", x, literal(1.17549435e-38, f32, lanes))
+    scaled = f.choose(small, f.binary("fmul", x, literal(8388608.0, f32, lanes)), x)
+    bits = f.emit(f"bitcast {scaled} to {ints}", i32, lanes)
+    offset = f.binary("sub", bits, literal(0x3F3504F3, i32, lanes))  # 1/sqrt2
+    n = f.binary("ashr", offset, literal(23, i32, lanes))
+    mantissa = f.binary("sub", bits, f.binary("shl", n, literal(23, i32, lanes)))
+    m = f.emit(f"bitcast {mantissa} to {x.type}", f32, lanes)
+    k = f.emit(f"sitofp {n} to {x.type}", f32, lanes)
+    k = f.choose(small, f.binary("fsub", k, literal(23.0, f32, lanes)), k)
+    t = f.binary("fsub", m, literal(1, f32, lanes))
+    p = _horner(f, t, (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
+                       1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1,
+                       3.3333331174e-1))  # fmt: skip
+    square = f.binary("fmul", t, t)
+    y = f.binary("fmul", f.binary("fmul", p, t), square)
+    y = f.intrinsic("fmuladd", k, literal(-2.12194440e-4, f32, lanes), y)
+    y = f.intrinsic("fmuladd", square, literal(-0.5, f32, lanes), y)
+    y = f.binary("fadd", t, y)
+    y = f.intrinsic("fmuladd", k, literal(0.693359375, f32, lanes), y)
+    y = f.choose(f.compare("oeq", x, literal(float("inf"), f32, lanes)), x, y)
+    y = f.choose(f.compare("oeq", x, literal(0, f32, lanes)), literal(float("-inf"), f32, lanes), y)
+    bad = f.compare("ult", x, literal(0, f32, lanes))
+    return f.choose(bad, literal(float("nan"), f32, lanes), y)
+
+
+_POLYNOMIALS: dict[str, Rule] = {
+    "exp": exp,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "erf": erf,
+    "log": log,
+}
