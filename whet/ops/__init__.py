@@ -6,13 +6,18 @@ from whet.ops import (
     attention as attention,
     casting as casting,
     cumulative as cumulative,
+    gather as gather,
+    host as host,
     logic as logic,
     matmul as matmul,
     movement as movement,
     normalize as normalize,
     recurrent as recurrent,
     reduce as reduce,
+    resize as resize,
     scan as scan,
+    scatter as scatter,
+    select as select,
     softmax as softmax,
 )
 from whet.ops.base import REGISTRY as REGISTRY, Op as Op, operator as operator

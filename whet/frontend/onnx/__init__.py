@@ -1,4 +1,15 @@
 """ONNX models to Graph."""
 
-from whet.frontend.onnx import casting as casting, elementwise as elementwise
+from whet.frontend.onnx import (
+    casting as casting,
+    control as control,
+    elementwise as elementwise,
+    gather as gather,
+    glue as glue,
+    host as host,
+    movement as movement,
+    resize as resize,
+    sequence as sequence,
+)
+from whet.frontend.onnx.imported import ImportedModel as ImportedModel
 from whet.frontend.onnx.importer import import_model as import_model

@@ -1,0 +1,289 @@
+"""ONNX data movement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from whet.core.types import broadcast_shapes
+from whet.frontend.onnx.mapping import Context, maps, normalized_axis
+from whet.graph.graph import Value
+from whet.ops.movement import (
+    Concat,
+    Expand,
+    Pad,
+    Reshape,
+    Slice,
+    Split,
+    Tile,
+    Transpose,
+    Trilu,
+)
+
+
+@maps("Transpose")
+def transpose(c: Context) -> Value:
+    rank = c.type(0).rank
+    return c(Transpose(tuple(c.attr("perm", reversed(range(rank))))), c.input(0))
+
+
+# ------------------------------------------------------------------------------------ reshape
+@maps("Reshape", since=5)
+def reshape(c: Context) -> Value:
+    return _reshape(c, c.const_ints(1))
+
+
+@maps("Reshape")
+def reshape_by_attribute(c: Context) -> Value:
+    return _reshape(c, c.attr("shape"))
+
+
+def _reshape(c: Context, wanted: Sequence[int]) -> Value:
+    """`wanted` may keep an extent with 0 and leave one open with -1."""
+    x = c.type(0)
+    shape = list(wanted)
+    for n, extent in enumerate(shape):
+        if extent == 0 and not c.attr("allowzero", 0):
+            if n >= x.rank:
+                c.unsupported(f"shape {list(wanted)} keeps an axis that {x} does not have")
+            shape[n] = x.shape[n]
+    if shape.count(-1) > 1 or min(shape, default=0) < -1:
+        c.unsupported(f"shape {list(wanted)} leaves more than one extent open")
+    if -1 in shape:
+        known = math.prod(d for d in shape if d != -1)
+        if known == 0 or x.size % known:
+            c.unsupported(f"shape {list(wanted)} does not divide {x}")
+        shape[shape.index(-1)] = x.size // known
+    return c(Reshape(tuple(shape)), c.input(0))
+
+
+@maps("Flatten")
+def flatten(c: Context) -> Value:
+    x = c.type(0)
+    axis = c.attr("axis", 1)
+    axis = axis + x.rank if axis < 0 else axis
+    shape = (math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+    return c(Reshape(shape), c.input(0))
+
+
+def _axes(c: Context, index: int, since: int) -> tuple[int, ...] | None:
+    """The axes: an attribute in early opsets, later input number `index`; None if absent."""
+    if c.opset < since:
+        given = c.attr("axes")
+        return None if given is None else tuple(given)
+    return None if c.optional(index) is None else c.const_ints(index)
+
+
+@maps("Squeeze")
+def squeeze(c: Context) -> Value:
+    x = c.type(0)
+    given = _axes(c, 1, since=13)
+    if given is None:
+        removed = {n for n, d in enumerate(x.shape) if d == 1}
+    else:
+        removed = {normalized_axis(a, x.rank) for a in given}
+    if any(x.shape[a] != 1 for a in removed):
+        c.unsupported(f"axes {sorted(removed)} of {x} are not all of extent 1")
+    return c(Reshape(tuple(d for n, d in enumerate(x.shape) if n not in removed)), c.input(0))
+
+
+@maps("Unsqueeze")
+def unsqueeze(c: Context) -> Value:
+    x = c.type(0)
+    given = _axes(c, 1, since=13)
+    if given is None:
+        c.unsupported("axes are missing")
+    rank = x.rank + len(given)
+    added = {normalized_axis(a, rank) for a in given}
+    if len(added) != len(given):
+        c.unsupported(f"axes {list(given)} repeat")
+    extents = iter(x.shape)
+    return c(Reshape(tuple(1 if n in added else next(extents) for n in range(rank))), c.input(0))
+
+
+@maps("DepthToSpace")
+def depth_to_space(c: Context) -> Value:
+    n, depth, h, w = c.type(0).shape
+    block = c.attr("blocksize")
+    channels = depth // (block * block)
+    if c.attr("mode", "DCR") == "DCR":
+        parts, order = (n, block, block, channels, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        parts, order = (n, channels, block, block, h, w), (0, 1, 4, 2, 5, 3)
+    blocks = c(Transpose(order), c(Reshape(parts), c.input(0)))
+    return c(Reshape((n, channels, h * block, w * block)), blocks)
+
+
+@maps("SpaceToDepth")
+def space_to_depth(c: Context) -> Value:
+    n, channels, h, w = c.type(0).shape
+    block = c.attr("blocksize")
+    parts = (n, channels, h // block, block, w // block, block)
+    order = (0, 3, 5, 1, 2, 4) if c.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    blocks = c(Transpose(order), c(Reshape(parts), c.input(0)))
+    return c(Reshape((n, channels * block * block, h // block, w // block)), blocks)
+
+
+# ----------------------------------------------------------------------------- copies of parts
+@maps("Expand")
+def expand(c: Context) -> Value:
+    return c(Expand(broadcast_shapes(c.type(0).shape, c.const_ints(1))), c.input(0))
+
+
+@maps("Tile", since=6)
+def tile(c: Context) -> Value:
+    return c(Tile(c.const_ints(1)), c.input(0))
+
+
+@maps("Tile")
+def tile_one_axis(c: Context) -> Value:
+    (count,), (axis,) = c.const_ints(1), c.const_ints(2)
+    repeats = [1] * c.type(0).rank
+    repeats[axis] = count
+    return c(Tile(tuple(repeats)), c.input(0))
+
+
+@maps("Concat")
+def concat(c: Context) -> Value:
+    axis = normalized_axis(c.attr("axis", 1), c.type(0).rank)
+    return c(Concat(axis), *(c.input(n) for n in range(len(c.inputs))))
+
+
+@maps("Split")
+def split(c: Context) -> tuple[Value, ...]:
+    x = c.type(0)
+    axis = normalized_axis(c.attr("axis", 0), x.rank)
+    extent = x.shape[axis]
+    sizes: Sequence[int] | None = c.attr("split")
+    if c.optional(1) is not None:
+        sizes = c.const_ints(1)
+    if sizes is None:
+        count = c.attr("num_outputs", c.n_outputs)
+        if c.opset < 18 and extent % count:
+            c.unsupported(f"axis {axis} of {x} does not divide into {count} equal parts")
+        part = -(-extent // count)
+        sizes = [max(0, min(part, extent - n * part)) for n in range(count)]
+    return c.results(Split(axis, tuple(sizes)), c.input(0))
+
+
+@maps("Slice", since=10)
+def slice_by_inputs(c: Context) -> Value:
+    axes = None if c.optional(3) is None else c.const_ints(3)
+    steps = None if c.optional(4) is None else c.const_ints(4)
+    return _slice(c, c.const_ints(1), c.const_ints(2), axes, steps)
+
+
+@maps("Slice")
+def slice_by_attributes(c: Context) -> Value:
+    return _slice(c, c.attr("starts"), c.attr("ends"), c.attr("axes"), None)
+
+
+def _slice(
+    c: Context,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Value:
+    """Python's rules for bounds: negative ones count from the end, all are clamped."""
+    x = c.type(0)
+    axes = range(len(starts)) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    kept = [range(d) for d in x.shape]
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        n = normalized_axis(axis, x.rank)
+        if step == 0:
+            c.unsupported("a step of 0")
+        kept[n] = range(*slice(start, end, step).indices(x.shape[n]))
+    return slice_ranges(c, c.input(0), kept)
+
+
+def slice_ranges(c: Context, x: Value, kept: Sequence[range]) -> Value:
+    """The value restricted to these positions; itself when that is everything."""
+    if all(k == range(d) for k, d in zip(kept, x.tensor_type.shape)):
+        return x
+    canonical = [k if len(k) else range(0) for k in kept]
+    return c(
+        Slice(
+            tuple(k.start for k in canonical),
+            tuple(k.stop for k in canonical),
+            tuple(k.step for k in canonical),
+        ),
+        x,
+    )
+
+
+# ---------------------------------------------------------------------------------------- pad
+@maps("Pad", since=11)
+def pad_by_inputs(c: Context) -> Value:
+    x = c.type(0)
+    pads = c.const_ints(1)
+    axes = range(x.rank) if c.optional(3) is None else c.const_ints(3)
+    befores, afters = [0] * x.rank, [0] * x.rank
+    for n, axis in enumerate(axes):
+        at = normalized_axis(axis, x.rank)
+        befores[at], afters[at] = pads[n], pads[len(axes) + n]
+    value = c.optional(2)
+    if value is None:
+        value = c.constant(0, x.dtype)
+    return pad(c, c.input(0), befores, afters, c.attr("mode", "constant"), value)
+
+
+@maps("Pad")
+def pad_by_attributes(c: Context) -> Value:
+    pads = c.attr("pads", c.attr("paddings"))
+    half = len(pads) // 2
+    value = c.constant(c.attr("value", 0.0), c.type(0).dtype)
+    return pad(c, c.input(0), pads[:half], pads[half:], c.attr("mode", "constant"), value)
+
+
+def pad(
+    c: Context,
+    x: Value,
+    befores: Sequence[int],
+    afters: Sequence[int],
+    mode: str,
+    value: Value,
+) -> Value:
+    """The value with a border; a negative width cuts off as much."""
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        c.unsupported(f"mode {mode}")
+    shape = x.tensor_type.shape
+    kept = [
+        range(min(max(-before, 0), d), max(d - max(-after, 0), 0))
+        for d, before, after in zip(shape, befores, afters)
+    ]
+    inner = slice_ranges(c, x, kept)
+    widths = tuple(max(w, 0) for w in (*befores, *afters))
+    if not any(widths):
+        return inner
+    scalar = value if value.tensor_type.shape == () else c(Reshape(()), value)
+    return c(Pad(widths, mode), inner, scalar)  # type: ignore[arg-type]
+
+
+@maps("CenterCropPad")
+def center_crop_pad(c: Context) -> Value:
+    x = c.type(0)
+    axes = c.attr("axes", range(x.rank))
+    target = list(x.shape)
+    for axis, extent in zip(axes, c.const_ints(1), strict=True):
+        target[normalized_axis(axis, x.rank)] = extent
+    kept, befores, afters = [], [], []
+    for old, new in zip(x.shape, target):
+        surplus = max(old - new, 0)
+        kept.append(range(surplus // 2, surplus // 2 + min(old, new)))
+        missing = max(new - old, 0)
+        befores.append(missing // 2)
+        afters.append(missing - missing // 2)
+    inner = slice_ranges(c, c.input(0), kept)
+    return pad(c, inner, befores, afters, "constant", c.constant(0, x.dtype))
+
+
+@maps("Trilu")
+def trilu(c: Context) -> Value:
+    (k,) = (0,) if c.optional(1) is None else c.const_ints(1)
+    rank = c.type(0).rank
+    if rank < 2:
+        c.unsupported(f"rank {rank}")
+    limit = sum(c.type(0).shape[-2:])
+    return c(Trilu(bool(c.attr("upper", 1)), max(-limit, min(limit, k))), c.input(0))
