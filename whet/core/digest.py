@@ -25,7 +25,7 @@ def digest_text(*parts: str) -> str:
 def digest_array(array: Array) -> str:
     """Digest of an array's type, shape and elements in logical order."""
     data = np.ascontiguousarray(array)
-    header = f"{data.dtype.name}{list(data.shape)}".encode()
+    header = f"{data.dtype.name}{list(array.shape)}".encode()  # `data` is never 0-d
     state = hashlib.blake2b(header, digest_size=16)
     state.update(data.reshape(-1).view(np.uint8).data)
     return state.hexdigest()

@@ -102,9 +102,7 @@ def leaves(structure: Structure) -> Iterator[int]:
         yield structure
 
 
-def _flatten_into(
-    found: list[Array | None], name: str, structure: Structure, value: Any
-) -> None:
+def _flatten_into(found: list[Array | None], name: str, structure: Structure, value: Any) -> None:
     if isinstance(structure, int) and value is not None:
         found[structure] = np.asarray(value)
     elif isinstance(structure, tuple) and isinstance(value, (list, tuple)):

@@ -1,131 +1,295 @@
-"""Walks an ONNX model and builds a Graph."""
+"""Importing a model: the walk over its graph, stage by stage."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import onnx
-from onnx import numpy_helper
-
-from whet.core.errors import ModelError, UnsupportedError, fail
-from whet.core.types import Array, type_of
-from whet.frontend.onnx.mapping import (
-    Context,
-    Converted,
-    NeedsValue,
-    Unsupported,
-    find_converter,
+from whet.core.errors import ModelError, check, fail
+from whet.core.types import Array
+from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
+from whet.frontend.onnx.convert import (
+    FAILED,
+    Deferred,
+    NodeConverter,
+    Reported,
+    Scope,
 )
+from whet.frontend.onnx.declared import check_declared
+from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structure
+from whet.frontend.onnx.load import Source, load_model
+from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
+from whet.frontend.onnx.problems import Problems
+from whet.frontend.onnx.staging import Tail, rest_of_model
+from whet.frontend.onnx.structure import (
+    check_structure,
+    describe,
+    names_read,
+    opset_versions,
+)
+from whet.frontend.onnx.tensors import Foreign
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Graph, Input, Result, Value
+from whet.graph.graph import Constant, Graph, Input, Result, Value
+
+Note = Callable[[str], None]
 
 
-def import_model(model: onnx.ModelProto, examples: Mapping[str, Array]) -> Graph:
-    """The model as a Graph, with input types taken from the examples.
+def import_model(
+    model: Any, inputs: Mapping[str, Any] | None = None, *, note: Note | None = None
+) -> ImportedModel:
+    """The model as a graph.
 
-    Inputs whose values a shape depends on are replaced by their example (contract 8).
+    `model` is a path, bytes or an `onnx.ModelProto`.  `inputs` gives a shape (a tuple of
+    integers) or an example array per input name; dimensions that stay open become 1, and
+    `note` is called with a line about each.  An input whose value determines a shape is
+    replaced by its example, which then guards the result.
     """
-    specialised: set[str] = set()
+    source = load_model(model)
+    check_structure(source.proto)
+    return _import_source(source, {}, inputs or {}, note)
+
+
+def _import_source(
+    source: Source,
+    known: Mapping[str, Constant],
+    given: Mapping[str, Any],
+    note: Note | None = None,
+) -> ImportedModel:
+    notes: list[str] = []
+
+    def add_note(text: str) -> None:
+        notes.append(text)
+        if note is not None:
+            note(text)
+
+    graph = source.proto.graph
+    constants = {t.name for t in graph.initializer} | {
+        s.values.name for s in graph.sparse_initializer
+    }
+    # An initializer may also be listed as an input: it is one only if the caller says so.
+    infos = [i for i in graph.input if i.name not in constants or i.name in given]
+    bound = bind_inputs(infos, given, add_note)
+    initial: ChainMap[str, Converted] = ChainMap(dict(known))
+    NodeConverter(source, GraphBuilder(), Problems()).add_initializers(graph, initial)
+    specialised: frozenset[str] = frozenset()
     while True:
         try:
-            return _Importer(model, examples, specialised).graph()
+            return _Walk(source, bound, initial, specialised, tuple(notes)).run()
+        except _Specialise as wanted:
+            specialised |= wanted.names
+
+
+class _Specialise(Exception):  # noqa: N818 - a signal to the loop above, no error of its own
+    """Asks to start again with more inputs replaced by their examples."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """The model's inputs as graph values, in flat order."""
+
+    specialised: frozenset[str]
+    builder: GraphBuilder
+    specs: list[InputSpec] = field(default_factory=list)
+    tensors: dict[str, BoundTensor] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
+    guards: dict[str, Array] = field(default_factory=dict)
+
+    def add(self, name: str, bound: Bound) -> tuple[Converted, Structure]:
+        """The value that stands for an input, and where its tensors lie in the flat list."""
+        if bound is None or isinstance(bound, Foreign):
+            return bound, None
+        if isinstance(bound, tuple):
+            items = [self.add(f"{name}[{n}]", item) for n, item in enumerate(bound)]
+            return tuple(v for v, _ in items), tuple(s for _, s in items)
+        fixed = name in self.specialised
+        self.specs.append(InputSpec(name, bound.type, fixed))
+        self.tensors[name] = bound
+        position = len(self.specs) - 1
+        if fixed:
+            assert bound.example is not None
+            self.guards[name] = bound.example
+            return self.builder.constant(bound.example), position
+        value = self.builder.input(name, bound.type)
+        self.inputs.append(value)
+        return value, position
+
+
+class _Walk:
+    """One pass over the model's graph, for a fixed set of specialised inputs."""
+
+    def __init__(
+        self,
+        source: Source,
+        bound: Mapping[str, Bound],
+        initial: ChainMap[str, Converted],
+        specialised: frozenset[str],
+        notes: tuple[str, ...],
+    ) -> None:
+        self.source = source
+        self.graph = source.proto.graph
+        self.notes = notes
+        self.builder = GraphBuilder()
+        self.problems = Problems()
+        self.converter = NodeConverter(source, self.builder, self.problems)
+        self.arguments = _Arguments(specialised, self.builder)
+        self.scope = Scope(initial.new_child(), opset_versions(source.proto.opset_import))
+        self.values = self.scope.values
+        self.ports = []
+        for name, what in bound.items():
+            self.values[name], structure = self.arguments.add(name, what)
+            self.ports.append(Port(name, structure))
+        self.declared = {v.name: v.type for v in (*self.graph.value_info, *self.graph.output)}
+        self.waiting: list[Any] = []
+        """Nodes that are left to the next stage, in order."""
+        self.pending: set[str] = set()
+        """The outputs of those nodes."""
+
+    def run(self) -> ImportedModel:
+        for node in self.graph.node:
+            self._convert(node)
+        self.problems.raise_if_any()
+        names = [o.name for o in self.graph.output]
+        for name in names:
+            value = self.values.get(name)
+            check(
+                not isinstance(value, Foreign),
+                "WH2002",
+                f"the output '{name}' is of a type that whet does not have",
+                kind=ModelError,
+            )
+        tail: Tail | None = None
+        if self.waiting:
+            tail, outputs, labels = self._tail(names)
+            results: tuple[Port, ...] = ()
+        else:
+            outputs, labels, results = self._flat_outputs(names)
+        graph = Graph(
+            tuple(self.arguments.inputs), tuple(outputs), tuple(labels), self.builder.names
+        )
+        return ImportedModel(
+            graph,
+            tuple(self.arguments.specs),
+            tuple(self.ports),
+            results,
+            self.arguments.guards,
+            self.notes,
+            tail,
+        )
+
+    def _convert(self, node: Any) -> None:
+        if self.pending.intersection(names_read(node)):
+            self._wait(node)
+            return
+        try:
+            results = self.converter.convert(node, self.scope)
+        except Deferred:
+            self._wait(node)
+            return
         except NeedsValue as need:
-            found = _inputs_behind(need.value) - specialised
-            if not found:
-                fail("WH2005", "a shape depends on a value that is computed", kind=ModelError)
-            specialised |= found
+            self._specialise(node, need.value)
+            self._wait(node)
+            return
+        except Unsupported as reason:
+            self.problems.add(node, self.scope, str(reason))
+            results = (FAILED,) * len(node.output)
+        except Reported:
+            results = (FAILED,) * len(node.output)
+        for name, value in zip(node.output, results):
+            if name:
+                self.values[name] = value
+                if name in self.declared and value is not FAILED:
+                    check_declared(name, self.declared[name], value)
+
+    def _wait(self, node: Any) -> None:
+        self.waiting.append(node)
+        self.pending.update(name for name in node.output if name)
+
+    def _specialise(self, node: Any, value: Value) -> None:
+        """Start again with the inputs behind the value fixed; returns if that is no option.
+
+        It is none when the value depends on data: then a later stage knows the value, unless
+        this node reads nothing but inputs, so that a later stage would know no more.
+        """
+        names = _inputs_behind(value)
+        bound = {n: self.arguments.tensors[n] for n in sorted(names)}
+        if bound and all(b.may_be_specialised for b in bound.values()):
+            missing = [n for n, b in bound.items() if b.example is None]
+            if missing:
+                _fail_without_value(node, missing)
+            raise _Specialise(names)
+        read = [self.values[name] for name in names_read(node)]
+        if not any(isinstance(v, Result) for v in _tensors(read)):
+            _fail_without_value(node, [n for n, b in bound.items() if not b.may_be_specialised])
+
+    def _tail(self, names: Sequence[str]) -> tuple[Tail, tuple[Value, ...], tuple[str, ...]]:
+        """What is left for the next stage, and what this one must compute for it."""
+        needed = dict.fromkeys(
+            [name for node in self.waiting for name in sorted(names_read(node))] + list(names)
+        )
+        reads = {name: self.values[name] for name in needed if name not in self.pending}
+        constants = {name: v for name, v in reads.items() if isinstance(v, Constant)}
+        outputs, labels, ports = self._flat_outputs([n for n in reads if n not in constants])
+        model = rest_of_model(self.source.proto, self.waiting, [p.name for p in ports])
+        source = Source(model, self.source.external)
+        return Tail(model, constants, ports, partial(_import_source, source)), outputs, labels
+
+    def _flat_outputs(
+        self, names: Sequence[str]
+    ) -> tuple[tuple[Value, ...], tuple[str, ...], tuple[Port, ...]]:
+        outputs: list[Value] = []
+        labels: list[str] = []
+
+        def place(label: str, value: Converted) -> Structure:
+            if value is None:
+                return None
+            if isinstance(value, tuple):
+                return tuple(place(f"{label}[{n}]", v) for n, v in enumerate(value))
+            outputs.append(value)
+            labels.append(label)
+            return len(outputs) - 1
+
+        ports = tuple(Port(name, place(name, self.values[name])) for name in names)
+        return tuple(outputs), tuple(labels), ports
 
 
-def _inputs_behind(value: Value) -> set[str]:
-    names, stack = set(), [value]
+def _fail_without_value(node: Any, names: Sequence[str]) -> None:
+    shown = ", ".join(f"'{n}'" for n in names)
+    fail(
+        "WH2005",
+        f"a shape in {describe(node)} depends on the value of {shown or 'its inputs'}",
+        hint=f"give an example array for {shown}" if names else None,
+        kind=ModelError,
+    )
+
+
+def _inputs_behind(value: Value) -> frozenset[str]:
+    """The names of the inputs that a value depends on."""
+    names: set[str] = set()
+    seen: set[Value] = set()
+    stack = [value]
     while stack:
         v = stack.pop()
+        if v in seen:
+            continue
+        seen.add(v)
         if isinstance(v, Input):
             names.add(v.name)
         elif isinstance(v, Result):
             stack.extend(v.node.inputs)
-    return names
+    return frozenset(names)
 
 
-class _Importer:
-    def __init__(
-        self, model: onnx.ModelProto, examples: Mapping[str, Array], specialised: set[str]
-    ) -> None:
-        self.model, self.examples, self.specialised = model, examples, specialised
-        self.builder = GraphBuilder()
-        self.opsets = {o.domain or "": o.version for o in model.opset_import}
-        self.problems: Counter[str] = Counter()
-
-    def graph(self) -> Graph:
-        source = self.model.graph
-        env: dict[str, Converted] = {"": None}
-        for tensor in source.initializer:
-            env[tensor.name] = self.builder.constant(numpy_helper.to_array(tensor))
-        inputs: list[Input] = []
-        for info in source.input:
-            if info.name in env:
-                continue
-            array = self.examples[info.name]
-            if info.name in self.specialised:
-                env[info.name] = self.builder.constant(array)
-            else:
-                value = self.builder.input(info.name, type_of(array))
-                env[info.name] = value
-                inputs.append(value)
-        self.convert_nodes(source.node, env)
-        if self.problems:
-            lines = [f"{text} ({n}x)" for text, n in self.problems.items()]
-            fail("WH2002", "unsupported parts", *lines, kind=UnsupportedError)
-        outputs = [o.name for o in source.output]
-        return Graph(
-            tuple(inputs), tuple(env[o] for o in outputs), tuple(outputs), self.builder.names
-        )
-
-    def convert_nodes(self, nodes: Sequence[Any], env: dict[str, Converted]) -> None:
-        for node in nodes:
-            if any(name not in env for name in node.input):
-                continue  # reads the output of a node that is reported already
-            try:
-                results = self.convert(node, env)
-            except Unsupported as reason:
-                self.problems[f"{node.op_type}: {reason}"] += 1
-                continue
-            env.update(zip(node.output, results))
-
-    def convert(self, node: Any, env: dict[str, Converted]) -> tuple[Converted, ...]:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        opset = self.opsets.get(domain, 1)
-        converter = find_converter(domain, node.op_type, opset)
-        if converter is None:
-            raise Unsupported("operator is not supported")
-        attributes = {a.name: _decode(onnx.helper.get_attribute_value(a)) for a in node.attribute}
-
-        def run_subgraph(graph: Any, args: Sequence[Converted]) -> tuple[Converted, ...]:
-            inner = dict(env)
-            for tensor in graph.initializer:
-                inner[tensor.name] = self.builder.constant(numpy_helper.to_array(tensor))
-            inner.update(zip((i.name for i in graph.input), args))
-            self.convert_nodes(graph.node, inner)
-            if any(o.name not in inner for o in graph.output):
-                raise Unsupported("body is not supported")
-            return tuple(inner[o.name] for o in graph.output)
-
-        self.builder.current_name = node.name or node.op_type
-        context = Context(
-            self.builder, node.op_type, domain, opset, node.name,
-            tuple(env[name] for name in node.input), attributes, len(node.output), run_subgraph,
-        )  # fmt: skip
-        result = converter(context)
-        return result if isinstance(result, tuple) else (result,)
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
-    if isinstance(value, (list, tuple)):
-        return [_decode(v) for v in value]
-    return value
+def _tensors(values: Sequence[Converted]) -> list[Value]:
+    found = []
+    for value in values:
+        if isinstance(value, tuple):
+            found += _tensors(value)
+        elif isinstance(value, Value) and not isinstance(value, Constant):
+            found.append(value)
+    return found

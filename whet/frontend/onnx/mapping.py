@@ -20,20 +20,22 @@ import numpy as np
 
 from whet.core.dtypes import DType
 from whet.core.types import Array, TensorType
+from whet.frontend.onnx.tensors import Foreign
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Value
 from whet.ops.base import Op
 
 Converted = Any
-"""What stands for an ONNX value during import: a Value, a tuple (sequence), None (absent)."""
+"""What stands for an ONNX value during import: a Value, a tuple (a sequence), None (an input
+that is left out, an optional without element), `Foreign` (a type that whet does not have)."""
 
 
-class Unsupported(Exception):
+class Unsupported(Exception):  # noqa: N818 - a signal to the importer, no error of its own
     """The node cannot be converted; the importer collects the reasons of all nodes."""
 
 
-class NeedsValue(Exception):
-    """A converter needs the number behind a value that is not constant."""
+class NeedsValue(Exception):  # noqa: N818 - a signal to the importer, no error of its own
+    """A converter needs the numbers behind a value that is not constant."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -73,8 +75,17 @@ class Context:
     def optional(self, index: int) -> Value | None:
         """Input number `index`, or None if the node leaves it out."""
         value = self.inputs[index] if index < len(self.inputs) else None
+        if isinstance(value, Foreign):
+            raise Unsupported(value.reason)
         if value is not None and not isinstance(value, Value):
             raise Unsupported(f"input {index} is not a tensor")
+        return value
+
+    def sequence(self, index: int) -> tuple[Value, ...]:
+        """Input number `index`, which must be a sequence of tensors."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if not isinstance(value, tuple) or not all(isinstance(v, Value) for v in value):
+            raise Unsupported(f"input {index} is not a sequence of tensors")
         return value
 
     def attr(self, name: str, default: Any = None) -> Any:
@@ -86,10 +97,7 @@ class Context:
 
     def const(self, index: int) -> Array:
         """The array behind input number `index`; asks for a value when it is not constant."""
-        value = self.input(index)
-        if not isinstance(value, Constant):
-            raise NeedsValue(value)
-        return value.array
+        return array_of(self.input(index))
 
     def const_ints(self, index: int) -> tuple[int, ...]:
         """The integers behind input number `index`, flattened."""
@@ -101,6 +109,13 @@ class Context:
 
     def unsupported(self, reason: str) -> NoReturn:
         raise Unsupported(reason)
+
+
+def array_of(value: Value) -> Array:
+    """The array behind a value; asks for it when it is not constant."""
+    if not isinstance(value, Constant):
+        raise NeedsValue(value)
+    return value.array
 
 
 Converter = Callable[[Context], Converted]

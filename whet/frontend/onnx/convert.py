@@ -1,0 +1,239 @@
+"""Converting nodes: finds what an ONNX node means and applies it to graph values.
+
+A node means, in this order: a function that the model itself defines, an entry of the mapping
+table, or the function body that its operator set declares.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whet.core.errors import ModelError, OperatorError, check
+from whet.frontend.onnx.attributes import (
+    Attributes,
+    check_node,
+    decode_attributes,
+    find_signature,
+    named_attributes,
+)
+from whet.frontend.onnx.functions import Function, declared_function
+from whet.frontend.onnx.load import Source
+from whet.frontend.onnx.mapping import Context, Converted, Unsupported, find_converter
+from whet.frontend.onnx.problems import Problems
+from whet.frontend.onnx.structure import (
+    MAX_DEPTH,
+    describe,
+    function_key,
+    names_read,
+    opset_versions,
+    plain_domain,
+)
+from whet.frontend.onnx.tensors import read_sparse, read_tensor
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Value
+from whet.ops.base import DynamicType
+
+MAX_CONVERTED = 200_000
+"""How many nodes are converted at most, loops unrolled and functions inlined: far above any
+real model, and what stops a small file from describing an endless one."""
+
+
+class Deferred(Exception):  # noqa: N818 - a signal to the importer, no error of its own
+    """The node reads a value whose shape is known only when the model runs."""
+
+
+class Reported(Exception):  # noqa: N818 - a signal to the importer, no error of its own
+    """The node cannot be converted because of parts that are reported already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Stands for the outputs of a node that is reported as unsupported."""
+
+
+FAILED = Failed()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a node sees: values by name, operator set versions, the enclosing function's
+    attributes, and how deep it is nested."""
+
+    values: ChainMap[str, Converted]
+    opsets: Mapping[str, int]
+    attributes: Attributes | None = None
+    depth: int = 0
+
+    def inner(self) -> Scope:
+        """The scope of a subgraph: sees all of this one and adds its own."""
+        return Scope(self.values.new_child(), self.opsets, self.attributes, self.depth + 1)
+
+
+class NodeConverter:
+    """Converts nodes one by one into values of one builder."""
+
+    def __init__(self, source: Source, builder: GraphBuilder, problems: Problems) -> None:
+        self._external = source.external
+        self._builder = builder
+        self._problems = problems
+        self._functions = {
+            function_key(f.domain, f.name, f.overload): Function.of_model(f)
+            for f in source.proto.functions
+        }
+        self._converted = 0
+
+    def convert(self, node: Any, scope: Scope) -> tuple[Converted, ...]:
+        """The node's outputs.  Raises `Unsupported`, `NeedsValue`, `Deferred` or `Reported`."""
+        self._converted += 1
+        check(
+            self._converted <= MAX_CONVERTED,
+            "WH2006",
+            f"the model has more than {MAX_CONVERTED} nodes after unrolling and inlining",
+            kind=ModelError,
+        )
+        check(
+            scope.depth <= MAX_DEPTH,
+            "WH2006",
+            f"{describe(node)} is nested more than {MAX_DEPTH} levels deep",
+            kind=ModelError,
+        )
+        read = [scope.values[name] for name in names_read(node)]
+        if any(v is FAILED for v in read):
+            raise Reported
+        if any(map(is_dynamic, read)):
+            raise Deferred
+        try:
+            results = self._convert(node, scope)
+        except OperatorError as error:
+            raise ModelError(
+                error.code,
+                f"{describe(node)}: {error.message}",
+                details=error.details,
+                hint=error.hint,
+            ) from error
+        check(
+            len(results) >= len(node.output),
+            "WH2003",
+            f"{describe(node)} has {len(node.output)} outputs, its operator {len(results)}",
+            kind=ModelError,
+        )
+        return results
+
+    def _convert(self, node: Any, scope: Scope) -> tuple[Converted, ...]:
+        domain = plain_domain(node.domain)
+        attributes = named_attributes(node, scope.attributes)
+        inputs = tuple(scope.values[name] if name else None for name in node.input)
+        function = self._functions.get(function_key(domain, node.op_type, node.overload))
+        if function is not None:
+            return self._inline(function, inputs, attributes, scope)
+        opset = scope.opsets.get(domain)
+        check(
+            opset is not None,
+            "WH2003",
+            f"{describe(node)}: the model imports no operator set '{domain or 'ai.onnx'}'",
+            kind=ModelError,
+        )
+        assert opset is not None
+        signature = find_signature(domain, node.op_type, opset)
+        if signature is not None:
+            check_node(node, attributes, signature)
+        converter = find_converter(domain, node.op_type, opset)
+        if converter is None:
+            declared = declared_function(node, domain, opset, attributes, inputs)
+            if declared is None:
+                raise Unsupported("the operator is not supported")
+            return self._inline(declared, inputs, attributes, scope)
+
+        def run_subgraph(graph: Any, args: Sequence[Converted]) -> tuple[Converted, ...]:
+            return self._run_subgraph(graph, args, scope)
+
+        self._builder.current_name = node.name or node.op_type
+        context = Context(
+            self._builder,
+            node.op_type,
+            domain,
+            opset,
+            node.name,
+            inputs,
+            decode_attributes(node, attributes, self._external),
+            len(node.output),
+            run_subgraph,
+        )
+        result = converter(context)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _inline(
+        self,
+        function: Function,
+        inputs: Sequence[Converted],
+        attributes: Attributes,
+        scope: Scope,
+    ) -> tuple[Converted, ...]:
+        """The outputs of a function's body on the inputs; outer names are not visible in it."""
+        check(
+            len(inputs) <= len(function.inputs),
+            "WH2003",
+            f"function '{function.name}' takes {len(function.inputs)} inputs, got {len(inputs)}",
+            kind=ModelError,
+        )
+        values: ChainMap[str, Converted] = ChainMap({})
+        values.update(dict.fromkeys(function.inputs))
+        values.update(zip(function.inputs, inputs))
+        opsets = {**scope.opsets, **opset_versions(function.opset_import)}
+        inner = Scope(values, opsets, {**function.defaults, **attributes}, scope.depth + 1)
+        self.run_nodes(function.nodes, inner)
+        return tuple(_result(values, name) for name in function.outputs)
+
+    def _run_subgraph(
+        self, graph: Any, args: Sequence[Converted], scope: Scope
+    ) -> tuple[Converted, ...]:
+        check(
+            len(args) == len(graph.input),
+            "WH2003",
+            f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, got {len(args)}",
+            kind=ModelError,
+        )
+        inner = scope.inner()
+        self.add_initializers(graph, inner.values)
+        inner.values.update(zip((i.name for i in graph.input), args))
+        self.run_nodes(graph.node, inner)
+        return tuple(_result(inner.values, o.name) for o in graph.output)
+
+    def add_initializers(self, graph: Any, values: ChainMap[str, Converted]) -> None:
+        """Adds the graph's constants to the values."""
+        for tensor in graph.initializer:
+            values[tensor.name] = self._constant(read_tensor(tensor, self._external))
+        for sparse in graph.sparse_initializer:
+            values[sparse.values.name] = self._constant(read_sparse(sparse, self._external))
+
+    def _constant(self, array: Any) -> Converted:
+        return array if not hasattr(array, "dtype") else self._builder.constant(array)
+
+    def run_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
+        """Converts the nodes of a subgraph or function, collecting what is unsupported."""
+        for node in nodes:
+            try:
+                results = self.convert(node, scope)
+            except Unsupported as reason:
+                self._problems.add(node, scope, str(reason))
+                results = (FAILED,) * len(node.output)
+            except Reported:
+                results = (FAILED,) * len(node.output)
+            scope.values.update(zip(node.output, results))
+
+
+def _result(values: ChainMap[str, Converted], name: str) -> Converted:
+    value = values[name]
+    if value is FAILED:
+        raise Reported
+    return value
+
+
+def is_dynamic(value: Converted) -> bool:
+    """True for a result whose shape is not known, and for sequences with one."""
+    if isinstance(value, tuple):
+        return any(map(is_dynamic, value))
+    return isinstance(value, Value) and isinstance(value.type, DynamicType)
