@@ -158,10 +158,10 @@ class DeformConv(Op):
             o = (np.arange(outputs[a]) * self.strides[a] - self.pads[a]).reshape(shape)
             k, o = np.broadcast_to(k, kernel).ravel(), np.broadcast_to(o, outputs).ravel()
             positions.append(moved[:, :, :, a] + (k[:, None] + o).astype(inner))
-        # [N, offset group, channel of it, *spatial], read at [N, offset group, place, output]
-        image = x.astype(inner).reshape(n, sets, -1, *spatial)
+        # [N, offset group, *spatial, channel of it], read at [N, offset group, place, output]
+        image = np.moveaxis(x.astype(inner).reshape(n, sets, -1, *spatial), 2, -1)
         batch, group = np.ogrid[:n, :sets]
-        read: Array = np.zeros((*places, image.shape[2]), inner)
+        read: Array = np.zeros((*places, image.shape[-1]), inner)
         for corner in product((0, 1), repeat=axes):
             weight = np.ones(places, inner)
             at: list[Array] = []
@@ -171,7 +171,7 @@ class DeformConv(Op):
                 weight *= (p - low) if side else 1 - (p - low)
                 weight *= (index >= 0) & (index < extent)
                 at.append(np.clip(index, 0, extent - 1).astype(np.int64))
-            lead = (batch[..., None, None], group[..., None, None], slice(None))
+            lead = (batch[..., None, None], group[..., None, None])
             read += weight[..., None] * image[(*lead, *at)]
         read *= mask.astype(inner).reshape(*places)[..., None]
         columns = np.moveaxis(read, -1, 2)  # [N, offset group, channel, place, output]
