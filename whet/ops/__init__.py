@@ -12,6 +12,7 @@ from whet.ops import (
     matmul as matmul,
     movement as movement,
     normalize as normalize,
+    quantize as quantize,
     recurrent as recurrent,
     reduce as reduce,
     resize as resize,

@@ -372,9 +372,7 @@ class Pow(Elementwise):
         fraction = np.where(np.abs(x) == 1, np.power(x, np.abs(y) % 2), 0)
         return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0)))
 
-    axioms = (
-        law("pow(mul(x, x), y) = pow(abs(x), add(y, y))", "real", x=(2, 3), y=(2, 3)),
-    )
+    axioms = (law("pow(mul(x, x), y) = pow(abs(x), add(y, y))", "real", x=(2, 3), y=(2, 3)),)
 
 
 @operator("minimum", "x", "y")
