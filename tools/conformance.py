@@ -17,9 +17,12 @@ import numpy as np
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    from onnx import TensorProto
     from onnx.backend.test.loader import load_model_tests
 
 from whet.core.errors import UnsupportedError, WhetError
+from whet.frontend.onnx.external import ExternalData
+from whet.frontend.onnx.tensors import read_tensor
 from whet.integrate.onnx_backend import run_model
 
 FLOOR = 0
@@ -43,8 +46,8 @@ def run_case(case: Any) -> tuple[str, str]:
     """('pass' | 'unsupported' | 'wrong' | 'error' | 'crash', what happened)"""
     try:
         for inputs, expected in case.data_sets:
-            got = run_model(case.model, list(inputs))
-            for a, b in zip(got, expected, strict=True):
+            got = run_model(case.model, [_array(v) for v in inputs])
+            for a, b in zip(got, map(_array, expected), strict=True):
                 _compare(case, a, b)
     except UnsupportedError as error:
         return "unsupported", "; ".join(error.details) or error.message
@@ -56,6 +59,11 @@ def run_case(case: Any) -> tuple[str, str]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return "crash", f"{type(error).__name__}: {error} @ {where.filename}:{where.lineno}"
     return "pass", ""
+
+
+def _array(value: Any) -> Any:
+    """Types that NumPy does not have come as protos."""
+    return read_tensor(value, ExternalData(None)) if isinstance(value, TensorProto) else value
 
 
 def _compare(case: Any, got: Any, expected: Any) -> None:

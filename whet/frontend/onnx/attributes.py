@@ -16,6 +16,8 @@ from whet.frontend.onnx.mapping import Unsupported
 from whet.frontend.onnx.structure import describe
 from whet.frontend.onnx.tensors import Foreign, read_sparse, read_tensor
 
+OLDEST_OPSET = 7
+
 Attributes = Mapping[str, Any]
 """Attribute protos by name."""
 
@@ -39,6 +41,13 @@ def find_schema(domain: str, op_type: str, opset: int) -> Any | None:
         return onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@cache
+def changed_since(op_type: str, opset: int) -> bool:
+    """True if the oldest supported opset defines an operator otherwise than an older one."""
+    old, new = (find_schema("", op_type, version) for version in (opset, OLDEST_OPSET))
+    return old is None or new is None or old.since_version != new.since_version
 
 
 @cache

@@ -14,6 +14,8 @@ from typing import Any
 from whet.core.errors import ModelError, OperatorError, check
 from whet.frontend.onnx.attributes import (
     Attributes,
+    OLDEST_OPSET,
+    changed_since,
     check_node,
     decode_attributes,
     find_signature,
@@ -140,6 +142,8 @@ class NodeConverter:
         signature = find_signature(domain, node.op_type, opset)
         if signature is not None:
             check_node(node, attributes, signature)
+            if not domain and opset < OLDEST_OPSET and changed_since(node.op_type, opset):
+                raise Unsupported(f"opset {opset} defines it unlike opset {OLDEST_OPSET}")
         converter = find_converter(domain, node.op_type, opset)
         if converter is None:
             declared = declared_function(node, domain, opset, attributes, inputs)

@@ -13,7 +13,6 @@ import onnx
 
 from whet.core.errors import ModelError, UnsupportedError, check, fail
 
-OLDEST_OPSET = 7
 MAX_DEPTH = 24
 """How deep subgraphs and function calls may nest."""
 
@@ -41,9 +40,9 @@ def check_opsets(imports: Any, title: str) -> None:
     _check(len(opsets) == len(imports), f"{title} imports an operator set twice")
     if version is not None:
         check(
-            OLDEST_OPSET <= version <= newest,
+            version <= newest,
             "WH2002",
-            f"{title} uses opset {version}; opsets {OLDEST_OPSET} to {newest} are supported",
+            f"{title} uses opset {version}; opsets up to {newest} are supported",
             hint="onnx.version_converter can change the opset of a model",
             kind=UnsupportedError,
         )
