@@ -68,12 +68,14 @@ def coordinates(axis: AxisScale, kind: Coordinates) -> Array:
     x = np.arange(axis.new, dtype=np.float32)
     factor, half = np.float32(axis.factor), np.float32(0.5)
     last = np.float32(axis.old - 1)
+    # The new length before it is cut to a whole number of positions.
+    length = np.float32(axis.factor * axis.old)
     match kind:
         case "half_pixel":
             return (x + half) / factor - half
         case "half_pixel_symmetric":
             # Centres both images on each other when the factor does not give whole extents.
-            shrink = np.float32(axis.new) / (factor * np.float32(axis.old))
+            shrink = np.float32(axis.new) / length
             offset = np.float32(axis.old) / 2 * (1 - shrink)
             return offset + (x + half) / factor - half
         case "pytorch_half_pixel":
@@ -81,7 +83,7 @@ def coordinates(axis: AxisScale, kind: Coordinates) -> Array:
         case "tf_half_pixel_for_nn":
             return (x + half) / factor
         case "align_corners":
-            return x * last / np.float32(axis.new - 1) if axis.new > 1 else np.zeros_like(x)
+            return x * last / (length - 1) if axis.new > 1 else np.zeros_like(x)
         case "asymmetric":
             return x / factor
         case "tf_crop_and_resize":
