@@ -57,7 +57,19 @@ class Gather(Op):
 
         return compute(self.infer(x.type, indices.type).shape, body, "gather")
 
-    axioms = NoAlgebra("which elements are read depends on data")
+    axioms = (
+        law("gather(gather(x, i, axis=0), j, axis=0) = gather(x, gather(i, j, axis=0), axis=0)",
+            "exact", x=(4, 3), i=(5,), j=(2,)),
+        law("gather(gather(x, i, axis=0), j, axis=1) = gather(gather(x, j, axis=1), i, axis=0)",
+            "exact", x=(4, 3), i=(5,), j=(2,)),
+        law("gather(relu(x), i, axis=0) = relu(gather(x, i, axis=0))", "exact", x=(4, 3), i=(5,)),
+        law("gather(add(x, y), i, axis=0) = add(gather(x, i, axis=0), gather(y, i, axis=0))",
+            "exact", x=(4, 3), y=(4, 3), i=(5,)),
+        law("gather(matmul(x, y), i, axis=0) = matmul(gather(x, i, axis=0), y)", "exact",
+            x=(4, 3), y=(3, 2), i=(5,)),
+        law("gather(matmul(x, y), i, axis=1) = matmul(x, gather(y, i, axis=1))", "exact",
+            x=(4, 3), y=(3, 2), i=(5,)),
+    )  # fmt: skip
 
     @classmethod
     def samples(cls) -> tuple[Sample, ...]:

@@ -10,7 +10,7 @@ from whet.core.dtypes import FLOATS, NUMERIC, DType, compute_dtype, dtype_of, f3
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr
 from whet.ir.tensor import Compute, Tensor, compute, reduce_axis, sum_
-from whet.ops.base import Builder, Domain, NoAlgebra, Op, Sample, law, operator, require
+from whet.ops.base import Builder, Domain, Op, Sample, law, operator, require
 from whet.ops.casting import Cast
 from whet.ops.gather import Gather, require_indices
 from whet.ops.logic import Where
@@ -62,7 +62,16 @@ class Interpolate(Op):
         out = self.infer(x.type, positions.type, weights.type)
         return compute(out.shape, body, "interpolate")
 
-    axioms = NoAlgebra("linear in its input, but its tables are data")
+    axioms = (
+        law("interpolate(add(x, y), p, w, axis=0) = "
+            "add(interpolate(x, p, w, axis=0), interpolate(y, p, w, axis=0))", "real",
+            x=(4, 3), y=(4, 3), p=(5, 2), w=(5, 2)),
+        law("interpolate(matmul(x, y), p, w, axis=0) = matmul(interpolate(x, p, w, axis=0), y)",
+            "real", x=(4, 3), y=(3, 2), p=(5, 2), w=(5, 2)),
+        law("interpolate(interpolate(x, p, v, axis=0), q, w, axis=1) = "
+            "interpolate(interpolate(x, q, w, axis=1), p, v, axis=0)", "real",
+            x=(4, 3), p=(5, 2), v=(5, 2), q=(6, 3), w=(6, 3)),
+    )  # fmt: skip
 
     @classmethod
     def samples(cls) -> tuple[Sample, ...]:
