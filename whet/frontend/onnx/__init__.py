@@ -8,6 +8,10 @@ from whet.frontend.onnx import (
     glue as glue,
     host as host,
     movement as movement,
+    normalize as normalize,
+    quantize as quantize,
+    recurrent as recurrent,
+    reduce as reduce,
     resize as resize,
     sequence as sequence,
 )
