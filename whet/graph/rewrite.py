@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from whet.graph.body import GraphBody
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Constant, Graph, Node, Value
-from whet.ops.base import Op
+from whet.graph.graph import Constant, Graph, Node, Value, make_input
+from whet.ops.base import Body, Op
 
 Step = Callable[[GraphBuilder, Node, tuple[Value, ...]], tuple[Value, ...] | None]
 """Says what replaces a node, given its rebuilt inputs: one value per result, or None to keep it."""
@@ -47,11 +47,20 @@ def _keep(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value
     return b.results(node.op, *inputs)
 
 
-def bodies(op: Op) -> tuple[GraphBody, ...]:
-    """The graphs among the operator's attributes (the step of a scan)."""
+def bodies(op: Op) -> dict[str, Graph]:
+    """The graphs among the operator's attributes (the step of a scan), by attribute."""
     fields = dataclasses.fields(op)  # type: ignore[arg-type]
-    values = (getattr(op, field.name) for field in fields)
-    return tuple(v for v in values if isinstance(v, GraphBody))
+    values = {field.name: getattr(op, field.name) for field in fields}
+    return {name: body_graph(v) for name, v in values.items() if isinstance(v, Body)}
+
+
+def body_graph(body: Body) -> Graph:
+    """The graph of any body, with inputs x0, x1, ... and outputs y0, y1, ..."""
+    if isinstance(body, GraphBody):
+        return body.graph
+    inputs = tuple(make_input(f"x{n}", t) for n, t in enumerate(body.input_types))
+    outputs = body.build(GraphBuilder(), *inputs)
+    return Graph(inputs, outputs, tuple(f"y{n}" for n in range(len(outputs))))
 
 
 def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
@@ -61,12 +70,10 @@ def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
     """
 
     def step(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        found = {
-            field.name: GraphBody(changed(value.graph))
-            for field in dataclasses.fields(node.op)  # type: ignore[arg-type]
-            if isinstance(value := getattr(node.op, field.name), GraphBody)
-        }
-        return b.results(dataclasses.replace(node.op, **found), *inputs) if found else None  # type: ignore[type-var]
+        found = {name: GraphBody(changed(inner)) for name, inner in bodies(node.op).items()}
+        if not found:
+            return None
+        return b.results(dataclasses.replace(node.op, **found), *inputs)  # type: ignore[type-var]
 
     def changed(graph: Graph) -> Graph:
         has_bodies = any(bodies(node.op) for node in graph.nodes)

@@ -63,7 +63,7 @@ def node_flops(node: Node) -> int:
     """
     if inside := bodies(node.op):
         steps = int(node.op.attributes().get("length", 1))
-        return steps * sum(node_flops(n) for body in inside for n in body.graph.nodes)
+        return steps * sum(node_flops(n) for body in inside.values() for n in body.nodes)
     types = tuple(v.type for v in node.inputs)
     if not all(isinstance(t, TensorType) for t in types):
         return 0
@@ -101,8 +101,8 @@ def _scalar_flops(e: Expr) -> int:
 def _constants(graph: Graph) -> Iterator[Constant]:
     yield from graph.constants
     for node in graph.nodes:
-        for body in bodies(node.op):
-            yield from _constants(body.graph)
+        for body in bodies(node.op).values():
+            yield from _constants(body)
 
 
 def _result_bytes(node: Node) -> int:

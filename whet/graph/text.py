@@ -36,9 +36,9 @@ from whet.graph.graph import (
     make_input,
 )
 from whet.graph.literals import array_from_items, show_array
-from whet.graph.rewrite import bodies
+from whet.graph.rewrite import bodies, body_graph
 from whet.graph.syntax import Reader, refuse
-from whet.ops.base import Op, OutputType, make_op, show_attribute
+from whet.ops.base import Body, Op, OutputType, make_op, show_attribute
 
 # What `infer` may raise on attributes that its author never imagined; anything else is a bug.
 _INFER_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -54,8 +54,8 @@ def stored_arrays(graph: Graph) -> dict[str, Array]:
     """The side table: the arrays that the text names by digest, in order of appearance."""
     found = {c.digest: c.array for c in graph.constants if show_array(c.array) is None}
     for node in graph.nodes:
-        for body in bodies(node.op):
-            found |= stored_arrays(body.graph)
+        for body in bodies(node.op).values():
+            found |= stored_arrays(body)
     return found
 
 
@@ -85,9 +85,9 @@ def _call(node: Node, names: Mapping[Value, str]) -> str:
 
 
 def _show(value: Any) -> str:
-    if not isinstance(value, GraphBody):
+    if not isinstance(value, Body):
         return show_attribute(value)
-    lines = "\n".join(_lines(value.graph)).splitlines()
+    lines = "\n".join(_lines(body_graph(value))).splitlines()
     return "\n".join(["{", *(f"  {line}" for line in lines), "}"])
 
 
