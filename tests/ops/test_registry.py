@@ -16,8 +16,10 @@ WAYS = ("compute", "expand", "program")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_members(name: str) -> None:
     cls = REGISTRY[name]
-    assert issubclass(cls, Op) and dataclasses.is_dataclass(cls)
-    assert cls.name == name and cls.__doc__
+    assert issubclass(cls, Op)
+    assert dataclasses.is_dataclass(cls)
+    assert cls.name == name
+    assert cls.__doc__
     assert not any(i.startswith("*") for i in cls.inputs[:-1]), "only the last input is variadic"
     for member in ("infer", "reference", "axioms", "samples", "sample"):
         assert hasattr(cls, member), f"{name} has no {member}"
@@ -31,7 +33,8 @@ def test_algebra(name: str) -> None:
     if isinstance(axioms, NoAlgebra):
         assert axioms.reason
         return
-    assert isinstance(axioms, tuple) and axioms, f"{name} has neither laws nor a reason for none"
+    assert isinstance(axioms, tuple)
+    assert axioms, f"{name} has neither laws nor a reason for none"
     for axiom in axioms:
         assert isinstance(axiom, Law)
         assert axiom.text.count(" = ") == 1, axiom.text
@@ -46,7 +49,8 @@ def test_samples(name: str) -> None:
     assert samples, f"{name} has no samples"
     rng = np.random.default_rng(0)
     for sample in (*samples, *(cls.sample(rng) for _ in range(3))):
-        assert isinstance(sample, Sample) and type(sample.op) is cls
+        assert isinstance(sample, Sample)
+        assert type(sample.op) is cls
         assert sample.op.infer_types(sample.types)
         assert len(sample.domains) in (0, len(sample.types))
 

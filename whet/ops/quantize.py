@@ -1,8 +1,8 @@
 """Linear quantization: y = x / scale + zero_point in a small type, and back.
 
-`scale` and `zero_point` have one shape.  One element counts for the whole tensor, a vector has
-an element per position of `axis`, and with a `block_size` they have the rank of x and each
-element counts for that many positions of `axis`.
+A scale or zero point of one element counts for the whole tensor; a vector has an element per
+position of `axis`; with a `block_size` it has the rank of x and each element counts for that many
+positions of `axis`.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def check_granularity(
     op: Op, x: TensorType, scale: TensorType, zero: TensorType, axis: int, block: int
 ) -> None:
     """Raise unless scale and zero point fit x in one of the three ways."""
-    require(scale.shape == zero.shape, op, "scale and zero point differ in shape", x, scale, zero)
-    if scale.size == 1 and scale.rank <= 1:
-        return
-    require(0 <= axis < x.rank, op, f"axis {axis} is outside the rank", x, code="WH1104")
-    expected: Shape = (x.shape[axis],)
-    if block > 0:
-        expected = (*x.shape[:axis], -(-x.shape[axis] // block), *x.shape[axis + 1 :])
-    require(block >= 0 and scale.shape == expected, op,
-            f"scale should have shape {list(expected)}", x, scale)  # fmt: skip
+    for given in (scale, zero):
+        if given.size == 1 and given.rank <= 1:
+            continue
+        require(0 <= axis < x.rank, op, f"axis {axis} is outside the rank", x, code="WH1104")
+        expected: Shape = (x.shape[axis],)
+        if block > 0:
+            expected = (*x.shape[:axis], -(-x.shape[axis] // block), *x.shape[axis + 1 :])
+        require(block >= 0 and given.shape == expected, op,
+                f"scale and zero point should have shape {list(expected)}", x, given)  # fmt: skip
 
 
 def read_granular(tensor: Tensor, i: Sequence[Expr], axis: int, block: int) -> Expr:
