@@ -2,6 +2,7 @@
 
 from whet.frontend.onnx import (
     casting as casting,
+    contraction as contraction,
     control as control,
     elementwise as elementwise,
     gather as gather,
@@ -9,6 +10,7 @@ from whet.frontend.onnx import (
     host as host,
     movement as movement,
     normalize as normalize,
+    pool as pool,
     quantize as quantize,
     recurrent as recurrent,
     reduce as reduce,
