@@ -15,6 +15,7 @@ from whet.frontend.onnx.declared import describe_type, foreign_type
 from whet.frontend.onnx.tensors import FROM_ONNX, Foreign, check_dims
 
 Note = Callable[[str], None]
+_NO_NAME = ("", "?", "-1", "None")
 MAX_SPECIALISED_INTEGERS = 4096
 MAX_SPECIALISED_FLOATS = 64
 
@@ -61,13 +62,18 @@ def bind_inputs(infos: Sequence[Any], given: Mapping[str, Any], note: Note) -> d
     }
 
 
+def symbol_of(dim: Any) -> str:
+    """The name of an open dimension, empty if it has none; some exporters write "?" for that."""
+    return "" if dim.dim_param in _NO_NAME else str(dim.dim_param)
+
+
 def _collect_symbols(
     name: str, declared: Any, value: Any, symbols: dict[str, tuple[int, str]]
 ) -> None:
     if declared.WhichOneof("value") != "tensor_type" or not declared.tensor_type.HasField("shape"):
         return
     for dim, size in zip(declared.tensor_type.shape.dim, _given_shape(name, value)):
-        symbol = dim.dim_param
+        symbol = symbol_of(dim)
         if not symbol:
             continue
         first, where = symbols.setdefault(symbol, (size, name))
@@ -140,10 +146,10 @@ class _Resolver:
         for axis, dim in enumerate(tensor.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 shape.append(int(dim.dim_value))
-            elif dim.dim_param in self.symbols:
-                shape.append(self.symbols[dim.dim_param][0])
+            elif symbol_of(dim) in self.symbols:
+                shape.append(self.symbols[symbol_of(dim)][0])
             else:
-                self._note_default(name, axis, dim.dim_param)
+                self._note_default(name, axis, symbol_of(dim))
                 shape.append(1)
         return check_dims(f"input '{name}'", shape)
 

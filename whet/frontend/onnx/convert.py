@@ -13,18 +13,19 @@ from typing import Any
 
 from whet.core.errors import ModelError, OperatorError, check
 from whet.frontend.onnx.attributes import (
-    Attributes,
     OLDEST_OPSET,
+    Attributes,
     changed_since,
     check_node,
     decode_attributes,
+    find_schema,
     find_signature,
     named_attributes,
 )
-from whet.frontend.onnx.functions import Function, declared_function
+from whet.frontend.onnx.functions import Function, declared_function, has_function
 from whet.frontend.onnx.load import Source
 from whet.frontend.onnx.mapping import Context, Converted, Unsupported, find_converter
-from whet.frontend.onnx.problems import Problems
+from whet.frontend.onnx.problems import Failed, Problems, failed_outputs
 from whet.frontend.onnx.structure import (
     MAX_DEPTH,
     describe,
@@ -32,6 +33,7 @@ from whet.frontend.onnx.structure import (
     names_read,
     opset_versions,
     plain_domain,
+    subgraphs,
 )
 from whet.frontend.onnx.tensors import read_sparse, read_tensor
 from whet.graph.build import GraphBuilder
@@ -43,20 +45,15 @@ MAX_CONVERTED = 200_000
 real model, and what stops a small file from describing an endless one."""
 
 
+UNKNOWN = "the operator is not supported"
+
+
 class Deferred(Exception):  # noqa: N818 - a signal to the importer, no error of its own
     """The node reads a value whose shape is known only when the model runs."""
 
 
 class Reported(Exception):  # noqa: N818 - a signal to the importer, no error of its own
     """The node cannot be converted because of parts that are reported already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Stands for the outputs of a node that is reported as unsupported."""
-
-
-FAILED = Failed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,7 @@ class NodeConverter:
             kind=ModelError,
         )
         read = [scope.values[name] for name in names_read(node)]
-        if any(v is FAILED for v in read):
+        if any(isinstance(v, Failed) for v in read):
             raise Reported
         if any(map(is_dynamic, read)):
             raise Deferred
@@ -148,7 +145,7 @@ class NodeConverter:
         if converter is None:
             declared = declared_function(node, domain, opset, attributes, inputs)
             if declared is None:
-                raise Unsupported("the operator is not supported")
+                raise Unsupported(UNKNOWN)
             return self._inline(declared, inputs, attributes, scope)
 
         def run_subgraph(graph: Any, args: Sequence[Converted]) -> tuple[Converted, ...]:
@@ -221,17 +218,45 @@ class NodeConverter:
         for node in nodes:
             try:
                 results = self.convert(node, scope)
-            except Unsupported as reason:
-                self._problems.add(node, scope, str(reason))
-                results = (FAILED,) * len(node.output)
-            except Reported:
-                results = (FAILED,) * len(node.output)
+            except (Unsupported, Reported) as reason:
+                results = self.report(node, scope, reason)
             scope.values.update(zip(node.output, results))
+
+    def report(
+        self, node: Any, scope: Scope, reason: Unsupported | Reported
+    ) -> tuple[Converted, ...]:
+        """Notes what is unsupported about a node that could not be converted; gives what
+        stands for its outputs.
+
+        A node behind an unsupported one has inputs of unknown type; of it and of the nodes in
+        its subgraphs only those whose operator is unknown are noted.
+        """
+        if isinstance(reason, Unsupported):
+            self._problems.add(node, scope, str(reason))
+        elif not self._knows(node, scope):
+            self._problems.add(node, scope, UNKNOWN)
+        else:
+            for graph in subgraphs(node):
+                inner = scope.inner()
+                for child in graph.node:
+                    inner.values.update(zip(child.output, self.report(child, inner, reason)))
+        domain = plain_domain(node.domain)
+        schema = find_schema(domain, node.op_type, scope.opsets.get(domain, 0))
+        return failed_outputs(node, schema, scope.values)
+
+    def _knows(self, node: Any, scope: Scope) -> bool:
+        domain = plain_domain(node.domain)
+        if function_key(domain, node.op_type, node.overload) in self._functions:
+            return True
+        opset = scope.opsets.get(domain, 0)
+        return find_converter(domain, node.op_type, opset) is not None or has_function(
+            domain, node.op_type, opset
+        )
 
 
 def _result(values: ChainMap[str, Converted], name: str) -> Converted:
     value = values[name]
-    if value is FAILED:
+    if isinstance(value, Failed):
         raise Reported
     return value
 

@@ -50,6 +50,12 @@ class Function:
         )
 
 
+def has_function(domain: str, op_type: str, opset: int) -> bool:
+    """True if the operator set declares a body for the operator, for some node at least."""
+    schema = find_schema(domain, op_type, opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
 def declared_function(
     node: Any, domain: str, opset: int, attributes: Attributes, inputs: Sequence[Converted]
 ) -> Function | None:

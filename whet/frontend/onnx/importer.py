@@ -12,7 +12,6 @@ from whet.core.errors import ModelError, check, fail
 from whet.core.types import Array
 from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
 from whet.frontend.onnx.convert import (
-    FAILED,
     Deferred,
     NodeConverter,
     Reported,
@@ -22,7 +21,7 @@ from whet.frontend.onnx.declared import check_declared
 from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structure
 from whet.frontend.onnx.load import Source, load_model
 from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
-from whet.frontend.onnx.problems import Problems
+from whet.frontend.onnx.problems import Failed, Problems
 from whet.frontend.onnx.staging import Tail, rest_of_model
 from whet.frontend.onnx.structure import (
     check_structure,
@@ -195,15 +194,12 @@ class _Walk:
             self._specialise(node, need.value)
             self._wait(node)
             return
-        except Unsupported as reason:
-            self.problems.add(node, self.scope, str(reason))
-            results = (FAILED,) * len(node.output)
-        except Reported:
-            results = (FAILED,) * len(node.output)
+        except (Unsupported, Reported) as reason:
+            results = self.converter.report(node, self.scope, reason)
         for name, value in zip(node.output, results):
             if name:
                 self.values[name] = value
-                if name in self.declared and value is not FAILED:
+                if name in self.declared and not isinstance(value, Failed):
                     check_declared(name, self.declared[name], value)
 
     def _wait(self, node: Any) -> None:

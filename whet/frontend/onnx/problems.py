@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from whet.core.dtypes import DType
 from whet.core.errors import UnsupportedError
 from whet.graph.graph import Value
 
@@ -12,6 +14,13 @@ if TYPE_CHECKING:
     from whet.frontend.onnx.convert import Scope
 
 SHOWN_NODES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Stands for an output of a node that is reported as unsupported."""
+
+    dtype: DType | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +55,33 @@ def _line(op: str, types: str, reason: str, nodes: list[str]) -> str:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "sequence"
+    dtype = _dtype(value)
+    return str(dtype) if dtype else "?"
+
+
+def _dtype(value: Any) -> DType | None:
     if isinstance(value, Value):
-        return str(value.type.dtype)
-    return "sequence" if isinstance(value, tuple) else "?"
+        return value.type.dtype
+    return value.dtype if isinstance(value, Failed) else None
+
+
+def failed_outputs(node: Any, schema: Any | None, values: Mapping[str, Any]) -> tuple[Failed, ...]:
+    """What stands for the outputs of a node that cannot be converted.
+
+    An output has the element type of the first input that is declared with the same type.
+    """
+    if schema is None:
+        return (Failed(),) * len(node.output)
+    known = {p.type_str: _dtype(values.get(name)) for p, name in reversed(_pairs(schema, node))}
+    declared = [p.type_str for p in schema.outputs]
+    return tuple(
+        Failed(known.get(declared[min(n, len(declared) - 1)])) for n in range(len(node.output))
+    )
+
+
+def _pairs(schema: Any, node: Any) -> list[tuple[Any, str]]:
+    """The node's inputs beside their declarations; the last of these may stand for several."""
+    formal = schema.inputs
+    return [(formal[min(n, len(formal) - 1)], name) for n, name in enumerate(node.input) if formal]
