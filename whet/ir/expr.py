@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Union
 
+import numpy as np
+
 from whet.core.dtypes import DType, bool_, i64
 from whet.core.errors import check
 from whet.ir.functions import FUNCTIONS, INFIX, PREDICATES
@@ -256,7 +258,10 @@ def _fold_integers(op: str, left: Expr, right: Expr) -> Expr | None:
     b = right.value if isinstance(right, Const) else None
     if a is not None and b is not None and not (op in ("floordiv", "mod", "div") and b == 0):
         dtype = bool_ if INFIX[op].gives_bool else left.dtype
-        return const(INFIX[op].numpy(a, b).item(), dtype)
+        # In arrays of the type, because numbers of a narrow type wrap around.
+        operands = (np.full(1, v, left.dtype.numpy) for v in (a, b))
+        with np.errstate(all="ignore"):
+            return const(INFIX[op].numpy(*operands)[0].item(), dtype)
     if (op in ("add", "sub") and b == 0) or (op in ("mul", "floordiv") and b == 1):
         return left
     if (op == "add" and a == 0) or (op == "mul" and a == 1):

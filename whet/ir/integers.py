@@ -221,9 +221,9 @@ class Integers:
         if a is None or b is None:
             return Binary(op, left, right)
         dtype = left.dtype
+        given = Binary(op, left, right)
         difference = combine([(a, 1), (b, -1)], -1 if op == "le" else 0)
-        if op == "le":
-            op = "lt"
+        op = "lt" if op == "le" else op
         reach = self.interval(difference, dtype)
         decided = _decide(op, difference, reach)
         if decided is not None:
@@ -239,7 +239,7 @@ class Integers:
         else:
             high = Affine(high.terms, limit)
         if not (self.fits(low, dtype) and self.fits(high, dtype)):
-            return Binary(op, left, right)
+            return given
         return Binary(op, self.sum(low, dtype), self.sum(high, dtype))
 
     def extremum(self, name: str, left: Expr, right: Expr) -> Expr:
