@@ -1,0 +1,47 @@
+"""Settings from the environment."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from whet.core.config import Config, knobs, read_config
+from whet.core.errors import UsageError
+
+
+def test_defaults_need_no_environment() -> None:
+    config = read_config({"HOME": "/nowhere"})
+    assert config == Config()
+    assert config.cache.enabled
+    assert config.threads == 0
+
+
+def test_variables_reach_their_knobs() -> None:
+    config = read_config(
+        {"WHET_THREADS": "3", "WHET_CACHE_DIR": "/a/b", "WHET_CACHE_ENABLED": "No"}
+    )
+    assert config.threads == 3
+    assert config.cache.dir == Path("/a/b")
+    assert not config.cache.enabled
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("WHET_THREADS", "many", "WH1002 WHET_THREADS='many' is not a whole number"),
+        ("WHET_THREADS", "-1", "WH1002 WHET_THREADS='-1' is less than 0"),
+        ("WHET_CACHE_ENABLED", "perhaps", "WH1002 WHET_CACHE_ENABLED='perhaps' is not one of"),
+        ("WHET_CACHE_DIR", "a/b", "WH1002 WHET_CACHE_DIR='a/b' is not an absolute path"),
+        ("WHET_THREAD", "1", "WH1002 no setting is named WHET_THREAD"),
+    ],
+)
+def test_bad_values_are_refused(variable: str, value: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        read_config({variable: value})
+
+
+def test_every_knob_explains_itself() -> None:
+    assert [k.variable for k in knobs()] == ["WHET_THREADS", "WHET_CACHE_ENABLED", "WHET_CACHE_DIR"]
+    assert all(len(k.help) > 10 for k in knobs())

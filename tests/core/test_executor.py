@@ -1,0 +1,65 @@
+"""Executors give the same results; failures and cancelling are orderly."""
+
+from __future__ import annotations
+
+import os
+from threading import Event
+
+import pytest
+
+from whet.core.errors import WhetError
+from whet.core.executor import Cancelled, Executor, LocalProcesses, Serial
+
+EXECUTORS: list[Executor] = [Serial(), LocalProcesses(2)]
+
+
+def square(n: int) -> int:
+    return n * n
+
+
+def refuse(n: int) -> int:
+    raise ValueError(f"no {n}")
+
+
+def die(n: int) -> int:
+    os._exit(7)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS, ids=lambda e: type(e).__name__)
+class TestExecutor:
+    def test_results_come_in_order_with_progress(self, executor: Executor) -> None:
+        seen: list[tuple[int, int]] = []
+        results = executor.map(
+            square, range(5), progress=lambda done, total: seen.append((done, total))
+        )
+        assert results == [0, 1, 4, 9, 16]
+        assert seen == [(n, 5) for n in range(1, 6)]
+
+    def test_nothing_to_do(self, executor: Executor) -> None:
+        assert executor.map(square, []) == []
+
+    def test_an_exception_arrives(self, executor: Executor) -> None:
+        with pytest.raises(ValueError, match="no 3"):
+            executor.map(refuse, [3])
+
+    def test_cancelling_stops_the_rest(self, executor: Executor) -> None:
+        cancel = Event()
+        done: list[int] = []
+
+        def stop(count: int, total: int) -> None:
+            done.append(count)
+            cancel.set()
+
+        with pytest.raises(Cancelled):
+            executor.map(square, range(50), progress=stop, cancel=cancel)
+        assert len(done) <= 2
+
+
+def test_a_dead_worker_is_reported() -> None:
+    with pytest.raises(WhetError, match="WH1004 a worker process ended before its work was done"):
+        LocalProcesses(1).map(die, [1])
+
+
+def test_workers_need_functions_they_can_import() -> None:
+    with pytest.raises(TypeError, match="not defined at module level"):
+        LocalProcesses(1).map(lambda n: n, [1])

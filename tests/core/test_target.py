@@ -1,0 +1,176 @@
+"""The description of the machine: detection, presets, cache, JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from whet.core.caching import FileCache
+from whet.core.config import CacheConfig
+from whet.core.errors import UsageError, WhetError
+from whet.core.host import Host, read_host
+from whet.core.target import (
+    PRESETS,
+    Target,
+    detect,
+    find_target,
+    host_target,
+    remember,
+    target_from_json,
+)
+
+AVX2 = "sse sse2 pni ssse3 sse4_1 sse4_2 popcnt avx f16c fma avx2 bmi1 bmi2 abm movbe"
+AVX512 = f"{AVX2} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
+HOST = Host("x86_64", "Test CPU", frozenset(AVX2.split()), 6, {1: 32768, 2: 1 << 20}, 64)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> FileCache:
+    return FileCache(CacheConfig(dir=tmp_path / "whet"))
+
+
+def test_this_machine_is_described() -> None:
+    target = detect()
+    assert target.cores >= 1
+    assert target.vector_bits in (128, 256, 512)
+    assert target.l1d_bytes >= 8192
+    assert target.line_bytes in (32, 64, 128)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flags", "cpu", "bits", "registers"),
+    [
+        ("x86_64", "sse sse2", "x86-64", 128, 16),
+        ("x86_64", AVX2, "x86-64-v3", 256, 16),
+        ("x86_64", AVX512, "x86-64-v4", 512, 32),
+        ("aarch64", "fp asimd asimddp", "generic", 128, 32),
+    ],
+)
+def test_vector_units(architecture: str, flags: str, cpu: str, bits: int, registers: int) -> None:
+    host = dataclasses.replace(HOST, architecture=architecture, flags=frozenset(flags.split()))
+    target = detect(host)
+    assert (target.cpu, target.vector_bits, target.vector_registers) == (cpu, bits, registers)
+
+
+def test_features_have_the_names_of_llvm() -> None:
+    features = detect(dataclasses.replace(HOST, flags=frozenset(AVX512.split()))).features
+    assert {"sse4.2", "lzcnt", "bmi", "avx512vnni"} <= set(features)
+    assert not any("_" in name for name in features)
+
+
+def test_an_unknown_processor_is_refused() -> None:
+    with pytest.raises(UsageError, match="WH1002 processors of type 'riscv64'"):
+        detect(dataclasses.replace(HOST, architecture="riscv64"))
+
+
+def fake_machine(root: Path, *, quota: str = "max 100000") -> Path:
+    """A folder with the files that Linux has for a machine with two threads per core."""
+    (root / "proc").mkdir(parents=True)
+    (root / "proc/cpuinfo").write_text(
+        "model name\t: Fake\nflags\t\t: fma avx2\n\nmodel name: No\n"
+    )
+    cpus = root / "sys/devices/system/cpu"
+    for n in range(256):
+        (cpus / f"cpu{n}/topology").mkdir(parents=True)
+        (cpus / f"cpu{n}/topology/thread_siblings_list").write_text(
+            f"{n // 2 * 2}-{n // 2 * 2 + 1}"
+        )
+    for n, (level, kind, size) in enumerate(
+        [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M")]
+    ):
+        index = cpus / f"cpu0/cache/index{n}"
+        index.mkdir(parents=True)
+        for name, text in {"level": level, "type": kind, "size": size}.items():
+            (index / name).write_text(text + "\n")
+        (index / "coherency_line_size").write_text("128\n")
+    (root / "sys/fs/cgroup").mkdir(parents=True)
+    (root / "sys/fs/cgroup/cpu.max").write_text(quota)
+    return root
+
+
+def test_what_linux_says_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3, 6})
+    host = read_host(fake_machine(tmp_path))
+    assert host.model == "Fake"
+    assert host.flags == {"fma", "avx2"}
+    assert host.cores == 3
+    assert host.caches == {1: 48 << 10, 2: 2 << 20}
+    assert host.line_bytes == 128
+
+
+def test_a_container_quota_limits_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
+    assert read_host(fake_machine(tmp_path, quota="150000 100000")).cores == 2
+
+
+def test_hidden_files_leave_sensible_defaults(tmp_path: Path) -> None:
+    host = read_host(tmp_path)
+    assert host.cores >= 1
+    assert detect(dataclasses.replace(host, architecture="x86_64")).l1d_bytes == 32768
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_survive_json(name: str) -> None:
+    target = PRESETS[name].calibrated(peak_gflops=12.5)
+    assert target_from_json(target.to_json()) == target
+    assert target.calibration == {"peak_gflops": 12.5}
+    assert target.key == PRESETS[name].key
+    assert hash(target) == hash(target_from_json(target.to_json()))
+
+
+def test_presets_have_the_features_of_their_level() -> None:
+    assert "avx2" in PRESETS["x86-64-v3"].features
+    assert "avx512f" not in PRESETS["x86-64-v3"].features
+    assert "avx512f" in PRESETS["x86-64-v4"].features
+    assert PRESETS["x86-64-v4"].lanes(32) == 16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cores": "two"}, "'cores' of a target cannot be 'two'"),
+        ({"cores": -1}, "'cores' of a target cannot be -1"),
+        ({"features": "avx2"}, "'features' of a target cannot be 'avx2'"),
+        ({"calibration": {"a": "b"}}, "'calibration' of a target cannot be {'a': 'b'}"),
+        ({"name": None}, "'name' of a target cannot be None"),
+    ],
+)
+def test_damaged_json_is_refused(change: dict[str, object], message: str) -> None:
+    data = {**json.loads(PRESETS["x86-64-v3"].to_json()), **change}
+    with pytest.raises(WhetError, match=re.escape(f"WH1003 {message}")):
+        target_from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_what_is_no_description_is_refused(text: str) -> None:
+    with pytest.raises(WhetError, match="WH1003"):
+        target_from_json(text)
+
+
+def test_measured_constants_are_remembered(cache: FileCache) -> None:
+    first = host_target(cache, HOST)
+    assert first.calibration == {}
+    remember(first.calibrated(peak_gflops=100.0), cache)
+    assert host_target(cache, HOST).calibration == {"peak_gflops": 100.0}
+    assert host_target(cache, dataclasses.replace(HOST, cores=3)).calibration == {}
+
+
+def test_a_damaged_description_is_detected_anew(cache: FileCache) -> None:
+    target: Target = host_target(cache, HOST)
+    cache.put("target", target.key, b'{"from": "another version"}')
+    assert host_target(cache, HOST) == target
+    (cache.config.dir / "target" / target.key).write_bytes(b"garbage")
+    assert host_target(cache, HOST) == target
+
+
+def test_targets_are_found_by_name(cache: FileCache) -> None:
+    assert find_target("x86-64-v3", cache) is PRESETS["x86-64-v3"]
+    assert find_target("cpu", cache) == detect()
+    with pytest.raises(UsageError, match="WH1002 no target is named 'gpu'"):
+        find_target("gpu", cache)
