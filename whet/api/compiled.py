@@ -41,7 +41,10 @@ class CompiledModel:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Names and types of the outputs; extents that depend on data are None."""
+        """Names and types of the outputs; extents that depend on data are None.
+
+        Empty if part of the model can be compiled only while it runs.
+        """
         return self.signature.outputs
 
     @property
@@ -56,11 +59,16 @@ class CompiledModel:
     def __call__(
         self, *arrays: Any, out: Array | Sequence[Array] | None = None, **by_name: Any
     ) -> Any:
+        results = tuple(self.results(*arrays, out=out, **by_name).values())
+        return results[0] if len(results) == 1 else results
+
+    def results(
+        self, *arrays: Any, out: Array | Sequence[Array] | None = None, **by_name: Any
+    ) -> dict[str, Any]:
+        """The results of a call by name, in order."""
         values = self.signature.arrange(arrays, by_name)
         program, flat = self._programs.fitting(values, lambda s: s.flatten(values))
-        targets = None if out is None else self._targets(program, out)
-        results = program.run(flat, targets)
-        return results[0] if len(results) == 1 else results
+        return program.run(flat, None if out is None else self._targets(program, out))
 
     def _targets(self, program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
         """The arrays to write to, checked against the outputs."""
@@ -101,5 +109,5 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
-        outputs = ", ".join(map(str, self.outputs))
+        outputs = ", ".join(map(str, self.outputs)) or "known after a run"
         return f"<whet model ({inputs}) -> ({outputs}), engine: {self.engine}>"

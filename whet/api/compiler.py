@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
@@ -18,12 +18,11 @@ from whet.core.config import process_config
 from whet.core.errors import ModelError, UsageError, check, fail
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
+from whet.ops.base import Numeric
 from whet.runtime.arrays import as_numpy
 
 if TYPE_CHECKING:
     from whet.frontend.onnx.imported import ImportedModel
-
-Numerics = Literal["real", "exact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Options:
 
     engine: Engine
     threads: int
-    numerics: Numerics
+    numerics: Numeric
     note: Note
 
 
@@ -42,7 +41,7 @@ def compile(
     threads: int | None = None,
     budget: float | str = 0,
     target: str = "cpu",
-    numerics: Numerics = "real",
+    numerics: str = "real",
     *,
     note: Note | None = None,
 ) -> CompiledModel:
@@ -62,7 +61,8 @@ def compile(
     check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
           hint="real or exact", kind=UsageError)  # fmt: skip
     note = note or logging.getLogger("whet").warning
-    options = Options(default_engine(), thread_count(threads), numerics, note)
+    kind: Numeric = "exact" if numerics == "exact" else "real"
+    options = Options(default_engine(), thread_count(threads), kind, note)
     seconds = parse_budget(budget)
     if options.engine.name == "interpreter":
         note("no native code generator is installed: the model runs in the interpreter")

@@ -37,8 +37,8 @@ class Program:
     executable: Executable
     rest: Programs | None = None
 
-    def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> tuple[Any, ...]:
-        """One value per result of the model, for flat arrays that fit the signature."""
+    def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
+        """The results of the model by name, for flat arrays that fit the signature."""
         given = self.signature.unguarded(arrays)
         if self.rest is None:
             return self.signature.pack(self.executable(given, out))
@@ -46,7 +46,7 @@ class Program:
         following, arrays = self.rest.fitting(
             between, lambda signature: signature.misfit(between) or between
         )
-        return following.run(arrays, out)
+        return following.run(arrays)
 
 
 class Programs:

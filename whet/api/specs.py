@@ -39,6 +39,6 @@ def imported_signature(imported: ImportedModel) -> Signature:
         arguments=tuple(Port(p.name, p.structure) for p in imported.arguments),
         inputs=tuple(spec_of(s.name, s.type) for s in imported.inputs),
         results=tuple(Port(p.name, p.structure) for p in imported.results),
-        outputs=output_specs(imported.graph),
+        outputs=() if imported.tail else output_specs(imported.graph),
         guards=dict(imported.guards),
     )

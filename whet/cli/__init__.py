@@ -1,1 +1,1 @@
-
+"""The command line: one file per command.  Only this room knows typer and rich."""

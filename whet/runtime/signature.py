@@ -107,9 +107,9 @@ class Signature:
             return tuple(arrays)
         return tuple(a for spec, a in zip(self.inputs, arrays) if spec.name not in self.guards)
 
-    def pack(self, outputs: Sequence[Array]) -> tuple[Any, ...]:
-        """One value per result port."""
-        return tuple(pack(port.structure, outputs) for port in self.results)
+    def pack(self, outputs: Sequence[Array]) -> dict[str, Any]:
+        """The value of every result port by its name."""
+        return {port.name: pack(port.structure, outputs) for port in self.results}
 
 
 def _differs(spec: TensorSpec, array: Array) -> str:

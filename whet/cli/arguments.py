@@ -1,0 +1,82 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from whet.core.errors import UsageError, check, fail
+
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="ONNX model.")]
+ModelOrArtifact = Annotated[
+    str, typer.Argument(metavar="MODEL", help="ONNX model, or artifact made by whet compile.")
+]
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="Shape (name=1x3x224x224) or array (name=file.npy) of an input; may be repeated.",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Threads of a model; one per core by default.")
+]
+BudgetOption = Annotated[
+    str, typer.Option(metavar="TIME", help="Time to search for faster kernels: 30s, 10m, 1h.")
+]
+NumericsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="real|exact",
+        help="real: rewrites may change rounding; exact: they may not.",
+    ),
+]
+SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON.")]
+
+_SHAPE = re.compile(r"\d+(?:x\d+)*")
+
+
+def parse_inputs(options: Sequence[str] | None) -> dict[str, Any]:
+    """Shapes (tuples) and arrays by name, from `name=1x3` and `name=file.npy`.
+
+    A tensor without dimensions has the shape `scalar`.
+    """
+    found: dict[str, Any] = {}
+    for option in options or ():
+        name, sign, value = option.partition("=")
+        check(bool(name and sign and value), "WH3007", f"'{option}' is not NAME=VALUE",
+              hint="--input image=1x3x224x224 or --input image=file.npy",
+              kind=UsageError)  # fmt: skip
+        check(name not in found, "WH3007", f"input '{name}' is given twice", kind=UsageError)
+        found[name] = _parse_value(name, value)
+    return found
+
+
+def given_arrays(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Those inputs that are arrays rather than shapes."""
+    return {name: v for name, v in inputs.items() if isinstance(v, np.ndarray)}
+
+
+def _parse_value(name: str, value: str) -> Any:
+    if value == "scalar":
+        return ()
+    if _SHAPE.fullmatch(value):
+        return tuple(int(d) for d in value.split("x"))
+    try:
+        return np.load(Path(value), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        fail("WH3007", f"input '{name}': '{value}' is neither a shape nor an array file",
+             str(error).splitlines()[0] if str(error) else "the file is empty",
+             hint="a shape is 1x3x224x224, an array file is made by numpy.save",
+             kind=UsageError)  # fmt: skip

@@ -1,0 +1,83 @@
+"""What the user sees: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from whet.core.errors import WhetError
+
+
+class Reporter:
+    """Prints for one command.
+
+    Results go to standard output, as a table or, with `as_json`, as one JSON document.  Notes
+    and progress go to standard error, and not at all when `quiet`.  rich leaves out colours
+    when NO_COLOR is set or the stream is no terminal.
+    """
+
+    def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
+        self.quiet, self.as_json = quiet, as_json
+        self.out = Console(soft_wrap=True, highlight=False)
+        self.err = Console(stderr=True, soft_wrap=True, highlight=False, quiet=quiet)
+
+    def note(self, message: str) -> None:
+        """A message that a user should see but that stops nothing."""
+        self.err.print(f"[yellow]note:[/] {escape(message)}")
+
+    @contextlib.contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Shows that something takes its time."""
+        with self.err.status(escape(what)):
+            yield
+
+    @contextlib.contextmanager
+    def steps(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        """A progress bar; the function that it gives marks one step as done."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=self.err, transient=True) as progress:
+            task = progress.add_task(escape(what), total=total)
+            yield lambda: progress.advance(task)
+
+    def result(self, document: dict[str, Any], show: Callable[[], None]) -> None:
+        """The result of a command: as JSON, or as `show` prints it."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
+        else:
+            show()
+
+    def text(self, text: str) -> None:
+        """Plain text on standard output, without any interpretation."""
+        self.out.print(text, markup=False)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table whose first column is text and whose other columns are numbers."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for n, name in enumerate(columns):
+            table.add_column(name, justify="right" if n else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        self.out.print(table)
+
+
+def print_error(error: WhetError) -> None:
+    """The error as one block on standard error."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    lines = [f"[bold red]error[/] [bold]{error.code}[/] {escape(error.message)}"]
+    lines += [f"  {escape(line)}" for line in error.details]
+    if error.hint:
+        lines.append(f"  [cyan]hint:[/] {escape(error.hint)}")
+    console.print("\n".join(lines))
+
+
+def finite(number: float) -> float | None:
+    """The number as JSON can hold it: infinity and NaN become null."""
+    return number if abs(number) < float("inf") else None

@@ -1,0 +1,103 @@
+"""The runtimes that a worker can hold.
+
+Each is a function that loads a model and returns a callable from arrays to arrays, in the
+order of the model's inputs and outputs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whet.core.errors import fail
+from whet.core.types import Array
+
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is asked to load."""
+
+    model: str
+    threads: int
+    inputs: Mapping[str, Array]
+    """An example of every input, in the order of the model."""
+    budget: float = 0.0
+    numerics: str = "real"
+
+
+def load_whet(job: Job) -> Run:
+    import whet
+    from whet.api.storage import is_artifact
+
+    if is_artifact(job.model):
+        f = whet.load(job.model, threads=job.threads)
+    else:
+        f = whet.compile(job.model, dict(job.inputs), job.threads, job.budget,
+                         numerics=job.numerics,
+                         note=lambda message: None)  # fmt: skip
+    return lambda arrays: _as_tuple(f(*arrays))
+
+
+def load_onnxruntime(job: Job) -> Run:
+    ort = _module("onnxruntime")
+    if hasattr(ort, "disable_telemetry_events"):
+        ort.disable_telemetry_events()
+    ort.set_default_logger_severity(3)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = job.threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = ort.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
+    names = list(job.inputs)
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        results: Sequence[Array] = session.run(None, dict(zip(names, arrays, strict=True)))
+        return results
+
+    return run
+
+
+def load_openvino(job: Job) -> Run:
+    openvino = _module("openvino")
+    settings = {
+        "INFERENCE_NUM_THREADS": job.threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",  # otherwise it may compute in half precision
+    }
+    model = openvino.Core().read_model(job.model)
+    model.reshape({name: list(a.shape) for name, a in job.inputs.items()})
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    names = list(job.inputs)
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        given = dict(zip(names, arrays, strict=True))
+        found = request.infer(given, share_inputs=True, share_outputs=True)
+        return list(found.values())
+
+    return run
+
+
+RUNTIMES: dict[str, Callable[[Job], Run]] = {
+    "whet": load_whet,
+    "onnxruntime": load_onnxruntime,
+    "openvino": load_openvino,
+}
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        fail("WH3005", f"{name} is not installed", str(error), hint=f"pip install {name}")
+
+
+def _as_tuple(result: Any) -> Sequence[Array]:
+    results = result if isinstance(result, tuple) else (result,)
+    return [np.asarray(r) for r in results]
