@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-import ml_dtypes
 import numpy as np
 
 from whet.core.dtypes import (
@@ -33,14 +32,10 @@ from whet.ops.elementwise import Elementwise
 
 Rounding = Literal["up", "down", "nearest"]
 
-SATURATING = (f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz)
+LARGEST = {f8e4m3fn: 448.0, f8e4m3fnuz: 240.0, f8e5m2: 57344.0, f8e5m2fnuz: 57344.0}
+"""The largest finite values of the types for which `saturate` makes a difference."""
 POWER_LOW, POWER_HIGH = 2.0**-127, 2.0**127
 """The range of f8e8m0, which holds powers of two and NaN."""
-
-
-def largest(dtype: DType) -> float:
-    """The largest finite value of a floating-point type."""
-    return float(ml_dtypes.finfo(dtype.numpy).max)
 
 
 @operator("cast", "x")
@@ -70,10 +65,10 @@ class Cast(Elementwise):
             x = cast(x, f32 if x.dtype.is_float else i32)
         if self.to == f8e8m0:
             return cast(self._power_of_two(_as_float(x)), f8e8m0)
-        if self.to in SATURATING:
+        if self.to in LARGEST:
             x = _as_float(x)
             if self.saturate:
-                x = call("min", call("max", x, -largest(self.to)), largest(self.to))
+                x = call("min", call("max", x, -LARGEST[self.to]), LARGEST[self.to])
         return cast(x, self.to)
 
     def _power_of_two(self, x: Expr) -> Expr:
@@ -96,8 +91,8 @@ class Cast(Elementwise):
             return self._exponent_code(x)
         if x.dtype.kind == "V":  # ml_dtypes' small types convert to f32 but not to each other
             x = x.astype(np.float32)
-        if self.to in SATURATING and self.saturate:
-            limit = largest(self.to)
+        if self.to in LARGEST and self.saturate:
+            limit = LARGEST[self.to]
             x = np.clip(x.astype(np.float64), -limit, limit).astype(np.float32)
         return x.astype(to)
 

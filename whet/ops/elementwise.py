@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from whet.core.dtypes import FLOATS, NUMERIC, DType, compute_dtype, dtype_of, f32
-from whet.core.types import Array, TensorType, broadcast_shapes
+from whet.core.types import Array, Shape, TensorType, broadcast_shapes
 from whet.ir.expr import Expr, call, cast
 from whet.ir.tensor import Compute, Tensor, broadcast_read, compute
 from whet.ops.base import Domain, Law, Numeric, Op, Sample, law, require
@@ -118,12 +118,13 @@ def moves_through(name: str, *inputs: str) -> tuple[Law, ...]:
     turned = ", ".join(f"transpose({x}, perm=[1, 0])" for x in inputs)
     primed = ", ".join(f"{x}2" for x in inputs)
     joined = ", ".join(f"concat({x}, {x}2, axis=0)" for x in inputs)
-    first = dict.fromkeys(inputs, (2, 3))
+    first: dict[str, Shape] = dict.fromkeys(inputs, (2, 3))
     both = first | {f"{x}2": (4, 3) for x in inputs}
     return (
-        law(f"{name}({turned}) = transpose({name}({plain}), perm=[1, 0])", "exact", **first),
-        law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=0)", "exact",
-            **both),
+        Law(f"{name}({turned}) = transpose({name}({plain}), perm=[1, 0])", "exact",
+            tuple(first.items())),
+        Law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=0)", "exact",
+            tuple(both.items())),
     )  # fmt: skip
 
 

@@ -259,5 +259,8 @@ class Where(Elementwise):
     def formula(self, condition: Expr, x: Expr, y: Expr) -> Expr:
         return select(condition, x, y)
 
-    numpy = staticmethod(np.where)
+    @staticmethod
+    def numpy(condition: Array, x: Array, y: Array) -> Array:
+        return np.where(condition, x, y)
+
     axioms = NoAlgebra("its condition is a truth value, and those take no part in rewrites")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 
 from whet.core.dtypes import (
@@ -91,8 +90,10 @@ def spread(array: Array, shape: Shape, axis: int, block: int) -> Array:
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:
-    info = ml_dtypes.iinfo(dtype.numpy)
-    return int(info.min), int(info.max)
+    """The smallest and largest value of an integer type."""
+    if dtype.kind == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
 def random_granularity(rng: np.random.Generator) -> tuple[Shape, Shape, int, int]:

@@ -8,6 +8,7 @@ from whet.frontend.onnx import (
     gather as gather,
     glue as glue,
     host as host,
+    integer_products as integer_products,
     movement as movement,
     normalize as normalize,
     pool as pool,
