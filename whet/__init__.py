@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from whet.core.version import VERSION
+
 if TYPE_CHECKING:
     from whet.api import CompiledModel as CompiledModel, compile as compile, load as load
     from whet.core.errors import WhetError as WhetError
     from whet.graph.graph import Graph as Graph
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "CompiledModel": "whet.api",

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-from whet import __version__
 from whet.core.dtypes import DType
-from whet.core.errors import GraphError, fail
 from whet.core.types import Array, TensorType
+from whet.core.version import VERSION
 from whet.graph.export_operators import EXPORTERS, NATIVE_DOMAIN, OPSET, export_native
+from whet.graph.export_types import element_type, plan_types
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.graph.passes.expand_composites import expand_composites
 from whet.graph.rewrite import everywhere
@@ -26,16 +26,6 @@ from whet.ops.base import OutputType
 
 IR_VERSION = 10
 """The file format that belongs to opset 21."""
-
-_ELEMENT_TYPES: dict[str, int] = {
-    "f64": TensorProto.DOUBLE, "f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16,
-    "bf16": TensorProto.BFLOAT16, "i64": TensorProto.INT64, "i32": TensorProto.INT32,
-    "i16": TensorProto.INT16, "i8": TensorProto.INT8, "u64": TensorProto.UINT64,
-    "u32": TensorProto.UINT32, "u16": TensorProto.UINT16, "u8": TensorProto.UINT8,
-    "bool": TensorProto.BOOL, "f8e4m3fn": TensorProto.FLOAT8E4M3FN,
-    "f8e4m3fnuz": TensorProto.FLOAT8E4M3FNUZ, "f8e5m2": TensorProto.FLOAT8E5M2,
-    "f8e5m2fnuz": TensorProto.FLOAT8E5M2FNUZ, "i4": TensorProto.INT4, "u4": TensorProto.UINT4,
-}  # fmt: skip
 
 
 def export_model(graph: Graph) -> onnx.ModelProto:
@@ -54,7 +44,7 @@ def export_model(graph: Graph) -> onnx.ModelProto:
         opset_imports=domains,
         ir_version=IR_VERSION,
         producer_name="whet",
-        producer_version=__version__,
+        producer_version=VERSION,
     )
 
 
@@ -82,6 +72,8 @@ class Emitter:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.of: dict[Value, str] = dict(outer or {})
+        self.types: dict[str, int] = {}
+        """ONNX name to its element type, as far as known."""
         self.source: str | None = None
         """What the source model called the node that is being written."""
 
@@ -90,6 +82,7 @@ class Emitter:
     ) -> onnx.GraphProto:
         """The graph under the given input names; inputs without one are known from outside."""
         self.of.update(inputs)
+        self.types.update({name: element_type(v.type.dtype) for v, name in inputs.items()})
         wanted: dict[Value, str] = {}
         for value, name in zip(graph.outputs, outputs, strict=True):
             wanted.setdefault(value, name)
@@ -98,6 +91,7 @@ class Emitter:
             made = self.export(node)
             for result, name in zip(node.results, made, strict=True):
                 self.of[result] = self.rename(name, wanted.get(result, name))
+                self.types[self.of[result]] = element_type(result.type.dtype)
         self.source = None
         for value, name in zip(graph.outputs, outputs, strict=True):
             if self.name(value) != name:
@@ -121,10 +115,7 @@ class Emitter:
     def export(self, node: Node) -> Sequence[str]:
         inputs = [self.name(v) for v in node.inputs]
         exporter = EXPORTERS.get(node.op.name)
-        if exporter is None:
-            self.names.native = True
-            return export_native(self, node, inputs)
-        return exporter(self, node, inputs)
+        return (exporter or export_native)(self, node, inputs)
 
     def name(self, value: Value) -> str:
         """The ONNX name of a value; a constant becomes an initializer when first read."""
@@ -134,9 +125,9 @@ class Emitter:
 
     def constant(self, array: Array) -> str:
         """The name of a new initializer."""
-        array = np.asarray(array)
-        tensor = numpy_helper.from_array(array, self.names.fresh("c"))
+        tensor = numpy_helper.from_array(np.asarray(array), self.names.fresh("c"))
         self.initializers.append(tensor)
+        self.types[tensor.name] = tensor.data_type
         return str(tensor.name)
 
     def emit(
@@ -147,12 +138,47 @@ class Emitter:
         domain: str = "",
         **attributes: Any,
     ) -> tuple[str, ...]:
-        """The names of the outputs of a new node; an attribute that is None is left out."""
+        """The names of the outputs of a new node; an attribute that is None is left out.
+
+        Where ONNX defines the operator for other element types only, casts around it carry
+        the values in one that it has.
+        """
         names = tuple(self.names.fresh("v") for _ in range(outputs))
-        label = None if self.source is None else f"{self.source}/{op_type}/{names[0]}"
-        given = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(helper.make_node(op_type, inputs, names, label, domain=domain, **given))
+        if domain == NATIVE_DOMAIN:
+            self.names.native = True
+            return self.add(op_type, inputs, names, domain, attributes)
+        plan = plan_types(op_type, OPSET, [self.types.get(name, 0) for name in inputs], outputs)
+        carried = [
+            name if type is None else self.add_cast(name, self.names.fresh("v"), type)
+            for name, type in zip(inputs, plan.input_casts)
+        ]
+        inner = [name if type is None else self.names.fresh("v")
+                 for name, type in zip(names, plan.output_casts)]  # fmt: skip
+        self.add(op_type, carried, inner, domain, attributes)
+        self.types.update(zip(inner, plan.output_types))
+        for name, raw, type in zip(names, inner, plan.output_casts):
+            if type is not None:
+                self.add_cast(raw, name, type)
         return names
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        domain: str = "",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> tuple[str, ...]:
+        """Append a node as it is."""
+        label = None if self.source is None else f"{self.source}/{op_type}/{outputs[0]}"
+        given = {k: v for k, v in (attributes or {}).items() if v is not None}
+        self.nodes.append(helper.make_node(op_type, inputs, outputs, label, domain=domain, **given))
+        return tuple(outputs)
+
+    def add_cast(self, source: str, target: str, type: int) -> str:
+        """Append a conversion to an ONNX element type."""
+        self.types[target] = type
+        return self.add("Cast", [source], [target], attributes={"to": type})[0]
 
     def element_type(self, dtype: DType) -> int:
         """The ONNX number of an element type."""
@@ -161,6 +187,7 @@ class Emitter:
     def body(self, graph: Graph, captured: Mapping[Value, str]) -> onnx.GraphProto:
         """The body of a control-flow node; `captured` inputs are read from outside by name."""
         inner = Emitter(self.names, captured)
+        inner.types = dict(self.types)
         own: dict[Value, str] = {
             v: self.names.fresh("b") for v in graph.inputs if v not in captured
         }
@@ -172,12 +199,3 @@ def value_info(name: str, type: OutputType) -> onnx.ValueInfoProto:
     """The declaration of an input or output."""
     shape = type.shape if isinstance(type, TensorType) else (None,) * type.rank
     return helper.make_tensor_value_info(name, element_type(type.dtype), shape)
-
-
-def element_type(dtype: DType) -> int:
-    """The ONNX number of an element type."""
-    found = _ELEMENT_TYPES.get(dtype.name)
-    if found is None:
-        fail("WH1204", f"element type {dtype} does not exist in ONNX opset {OPSET}",
-             kind=GraphError)  # fmt: skip
-    return found

@@ -14,7 +14,19 @@ from dataclasses import dataclass
 
 from whet.core.dtypes import DType, bool_
 from whet.ir.affine import free_symbols
-from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
+from whet.ir.expr import (
+    Axis,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Reinterpret,
+    Select,
+    Var,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +150,7 @@ class Bounds:
                 return self.of(value)
             case Reduce():
                 return self._reduce(e)
-            case Binary() | Call() | Cast() | Read() | Var():
+            case Binary() | Call() | Cast() | Read() | Reinterpret() | Var():
                 return type_range(e.dtype)
         raise AssertionError(type(e))
 
