@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +24,12 @@ from whet.ops.window import Window
 # ------------------------------------------------------------------------------------ products
 @maps("MatMul")
 def matmul(c: Context) -> Value:
+    return matrix_product(c, c.input(0), c.input(1))
+
+
+def matrix_product(c: Context, a: Value, b: Value) -> Value:
     """A vector on the left is a row, on the right a column; the added axis is dropped again."""
-    a, b = c.input(0), c.input(1)
-    left, right = c.type(0).shape, c.type(1).shape
+    left, right = a.tensor_type.shape, b.tensor_type.shape
     if not left or not right:
         c.unsupported("a scalar operand")
     if len(left) == 1:
@@ -153,11 +157,8 @@ def deform_conv(c: Context) -> Value:
     offset, mask = c.input(2), c.optional(4)
     if mask is None:
         outputs = op.window(c.type(1).shape).outputs(op, spatial)
-        places = sets
-        for k in kernel:
-            places *= k
-        ones = c.constant(1, x.dtype)
-        mask = c(Expand((x.shape[0], places, *outputs)), ones)
+        shape = (x.shape[0], sets * math.prod(kernel), *outputs)
+        mask = c(Expand(shape), c.constant(1, x.dtype))
     return _with_bias(c, c(op, c.input(0), c.input(1), offset, mask), c.optional(3))
 
 
