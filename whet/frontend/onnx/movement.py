@@ -185,7 +185,6 @@ def _slice(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Value:
-    """Python's rules for bounds: negative ones count from the end, all are clamped."""
     x = c.type(0)
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
@@ -194,8 +193,22 @@ def _slice(
         n = normalized_axis(axis, x.rank)
         if step == 0:
             c.unsupported("a step of 0")
-        kept[n] = range(*slice(start, end, step).indices(x.shape[n]))
+        kept[n] = _clamped_range(start, end, step, x.shape[n])
     return slice_ranges(c, c.input(0), kept)
+
+
+def _clamped_range(start: int, end: int, step: int, extent: int) -> range:
+    """The positions from start to end: negative bounds count from the end of the axis.
+
+    Both are then clamped.  Backwards, a start before the axis becomes 0 where Python would
+    keep nothing.
+    """
+    start, end = (b + extent if b < 0 else b for b in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), extent), min(max(end, 0), extent), step)
+    if extent == 0:
+        return range(0)
+    return range(min(max(start, 0), extent - 1), min(max(end, -1), extent - 1), step)
 
 
 def slice_ranges(c: Context, x: Value, kept: Sequence[range]) -> Value:

@@ -1,0 +1,184 @@
+"""Resizing against ONNX Runtime, in all its modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whet.core.dtypes import f32, i32
+from whet.core.errors import OperatorError
+from whet.core.types import TensorType
+from whet.graph.build import GraphBuilder
+from whet.ops.resample import AxisScale, coordinates, nearest_table, weighted_table
+from whet.ops.resize import Resize
+
+Compare = Callable[..., None]
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def constant(values: Any, dtype: type) -> tuple[str, np.ndarray]:
+    return ("constant", np.array(values, dtype))
+
+
+def random_image(rng: np.random.Generator) -> np.ndarray:
+    shape = (1, int(rng.integers(1, 3)), *(int(d) for d in rng.integers(3, 9, 2)))
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def other_sizes(rng: np.random.Generator, x: np.ndarray) -> tuple[str, np.ndarray]:
+    """Sizes that change both image axes: ONNX Runtime ignores the crop of an axis that keeps
+    its extent."""
+    new = [int(rng.choice([s for s in range(1, 14) if s != d])) for d in x.shape[2:]]
+    return constant([*x.shape[:2], *new], np.int64)
+
+
+@pytest.mark.parametrize("kind", COORDINATES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_sizes(mode: str, kind: str, same_as_onnxruntime: Compare) -> None:
+    rng = np.random.default_rng(len(mode) * len(kind))
+    for rounding in NEAREST:
+        x = random_image(rng)
+        crop = constant([0, 0, 0.13, -0.21, 1, 1, 0.87, 1.18], np.float32)
+        roi = crop if kind == "tf_crop_and_resize" else None
+        same_as_onnxruntime(
+            "Resize",
+            [x, roi, None, other_sizes(rng, x)],
+            atol=1e-4,
+            mode=mode,
+            coordinate_transformation_mode=kind,
+            nearest_mode=rounding,
+            extrapolation_value=7.0,
+        )
+
+
+@pytest.mark.parametrize("kind", ["half_pixel", "pytorch_half_pixel", "asymmetric"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_scales(mode: str, kind: str, same_as_onnxruntime: Compare) -> None:
+    rng = np.random.default_rng(len(mode) + len(kind))
+    for opset in (11, 13, 18, 19):
+        x = random_image(rng)
+        scales = constant([1, 1, *rng.uniform(0.4, 2.6, 2)], np.float32)
+        same_as_onnxruntime(
+            "Resize",
+            [x, constant([], np.float32), scales],
+            opset,
+            atol=1e-4,
+            mode=mode,
+            coordinate_transformation_mode=kind,
+        )
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_antialias_and_excluded_borders(mode: str, same_as_onnxruntime: Compare) -> None:
+    rng = np.random.default_rng(len(mode))
+    for _ in range(6):
+        x = random_image(rng)
+        inputs = [x, None, None, other_sizes(rng, x)]
+        same_as_onnxruntime("Resize", inputs, atol=1e-4, mode=mode, antialias=1)
+    for a in (-0.5, -0.75):
+        x = random_image(rng)
+        inputs = [x, None, None, other_sizes(rng, x)]
+        same_as_onnxruntime(
+            "Resize", inputs, atol=1e-4, mode="cubic", exclude_outside=1, cubic_coeff_a=a
+        )
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller", "stretch"])
+def test_axes_and_aspect_ratio(policy: str, same_as_onnxruntime: Compare) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 5, 4, 3)).astype(np.float32)
+    sizes = constant([7, 9], np.int64)
+    same_as_onnxruntime(
+        "Resize", [x, None, None, sizes], axes=[3, 2], keep_aspect_ratio_policy=policy
+    )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_before_opset_11(mode: str, same_as_onnxruntime: Compare) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(4):
+        x = random_image(rng)
+        scales = constant([1, 1, *rng.uniform(0.4, 2.6, 2)], np.float32)
+        same_as_onnxruntime("Resize", [x, scales], 10, atol=1e-4, mode=mode)
+    same_as_onnxruntime("Upsample", [x, constant([1, 1, 2, 3], np.float32)], 9, mode=mode)
+    same_as_onnxruntime("Upsample", [x], 7, mode=mode, scales=[1.0, 1.0, 3.0, 2.0])
+
+
+def test_integers_are_interpolated_and_cut_off(same_as_onnxruntime: Compare) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (1, 1, 4, 5)).astype(np.uint8)
+    sizes = constant([1, 1, 7, 11], np.int64)
+    same_as_onnxruntime("Resize", [x, None, None, sizes], mode="nearest")
+    same_as_onnxruntime("Resize", [x, None, None, sizes], atol=1, mode="linear")
+
+
+# ------------------------------------------------------------------------------------ tables
+def test_half_pixel_coordinates_are_symmetric() -> None:
+    axis = AxisScale(4, 8, 2.0)
+    x = coordinates(axis, "half_pixel")
+    np.testing.assert_allclose(x + x[::-1], 3.0)
+    np.testing.assert_allclose(x[:3], [-0.25, 0.25, 0.75])
+
+
+@pytest.mark.parametrize(
+    ("rounding", "expected"),
+    [
+        ("round_prefer_floor", [0, 0, 1, 1]),
+        ("round_prefer_ceil", [0, 1, 1, 1]),
+        ("floor", [0, 0, 1, 1]),
+        ("ceil", [0, 1, 1, 1]),
+    ],
+)
+def test_ties_go_where_the_mode_says(rounding: Any, expected: list[int]) -> None:
+    table = nearest_table(AxisScale(2, 4, 2.0), "asymmetric", rounding)
+    assert table.positions[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("exclude_outside", [False, True])
+def test_weights_add_up_to_one(mode: Any, antialias: bool, exclude_outside: bool) -> None:
+    for old, new in ((7, 3), (3, 7), (5, 5), (9, 1)):
+        table = weighted_table(
+            AxisScale(old, new, new / old),
+            "half_pixel",
+            mode,
+            cubic_coeff_a=-0.75,
+            exclude_outside=exclude_outside,
+            antialias=antialias,
+        )
+        np.testing.assert_allclose(table.weights.sum(axis=1), 1.0)
+        assert table.positions.min() >= 0
+        assert table.positions.max() < old
+
+
+def test_an_axis_that_keeps_its_extent_costs_nothing() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((2, 3, 4), f32))
+    assert Resize((2, 3, 4), (1.0, 1.0, 1.0), mode="linear").expand(builder, x) is x
+    y = Resize((2, 3, 8), (1.0, 1.0, 2.0), mode="linear").expand(builder, x)
+    assert y.node.op.name == "interpolate"
+    assert y.node.inputs[0] is x
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "problem"),
+    [
+        (Resize((4,), (2.0,)), f32, "list every axis"),
+        (Resize((4, 4), (2.0, -1.0)), f32, "positive"),
+        (Resize((4, 4), (2.0, 2.0), mode="cubic"), i32, "no cubic interpolation of i32"),
+        (Resize((4, 4), (2.0, 2.0), coordinates="tf_crop_and_resize"), f32, "roi"),
+    ],
+)
+def test_misuse_is_refused(op: Resize, dtype: Any, problem: str) -> None:
+    with pytest.raises(OperatorError, match=problem):
+        op.infer_types((TensorType((2, 2), dtype),))
