@@ -16,6 +16,7 @@ import numpy as np
 from whet.core.dtypes import DType
 from whet.core.errors import check
 from whet.core.types import Array, Shape
+from whet.ir.affine import substitute
 from whet.ir.expr import (
     Axis,
     Binary,
@@ -173,6 +174,33 @@ def _lines(stmt: Stmt) -> list[str]:
             where = "" if buffer.scope == "memory" else f" in {buffer.scope}s"
             first = f"{buffer.name} = allocate {buffer.type}{where}"
             return [first, *(line for s in body for line in _lines(s))]
+    raise AssertionError(type(stmt))
+
+
+def substitute_block(body: Sequence[Stmt], values: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
+    """The statements with variables replaced."""
+    return tuple(_substitute(s, values) for s in body)
+
+
+def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
+    match stmt:
+        case Store(buffer=buffer, indices=indices, value=value):
+            at = tuple(substitute(i, values) for i in indices)
+            return Store(buffer, at, substitute(value, values))
+        case Loop(var=var, extent=extent, body=body, kind=kind):
+            return Loop(var, substitute(extent, values), substitute_block(body, values), kind)
+        case If(condition=condition, then=then, other=other):
+            return If(
+                substitute(condition, values),
+                substitute_block(then, values),
+                substitute_block(other, values),
+            )
+        case Let(var=var, value=value, body=body):
+            return Let(var, substitute(value, values), substitute_block(body, values))
+        case Allocate(buffer=buffer, body=body):
+            return Allocate(buffer, substitute_block(body, values))
+        case While(condition=condition, body=body):
+            return While(substitute(condition, values), substitute_block(body, values))
     raise AssertionError(type(stmt))
 
 

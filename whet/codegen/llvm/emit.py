@@ -19,7 +19,6 @@ from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.values import Storage, ValueWriter
 from whet.core.errors import check
-from whet.ir.affine import substitute
 from whet.ir.expr import Const, Expr, call, const
 from whet.ir.program import (
     Allocate,
@@ -30,6 +29,7 @@ from whet.ir.program import (
     Program,
     Stmt,
     Store,
+    substitute_block,
 )
 
 PARALLEL = "whet_parallel"
@@ -146,28 +146,3 @@ def _static(extent: Expr) -> int:
 
 def _negated(condition: Expr) -> Expr:
     return call("not", condition)
-
-
-def substitute_block(body: Sequence[Stmt], values: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
-    """The statements with variables replaced."""
-    return tuple(_substitute(s, values) for s in body)
-
-
-def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
-    match stmt:
-        case Store(buffer=buffer, indices=indices, value=value):
-            at = tuple(substitute(i, values) for i in indices)
-            return Store(buffer, at, substitute(value, values))
-        case Loop(var=var, extent=extent, body=body, kind=kind):
-            return Loop(var, substitute(extent, values), substitute_block(body, values), kind)
-        case If(condition=condition, then=then, other=other):
-            return If(
-                substitute(condition, values),
-                substitute_block(then, values),
-                substitute_block(other, values),
-            )
-        case Let(var=var, value=value, body=body):
-            return Let(var, substitute(value, values), substitute_block(body, values))
-        case Allocate(buffer=buffer, body=body):
-            return Allocate(buffer, substitute_block(body, values))
-    raise AssertionError(type(stmt))

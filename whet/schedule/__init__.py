@@ -1,0 +1,1 @@
+"""Schedules: how a task is computed, as sketches with holes."""

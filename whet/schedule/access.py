@@ -1,0 +1,129 @@
+"""Memory accesses of a stage: addresses instead of indices, guards dropped where memory helps.
+
+select(0 <= h + r - 1 and h + r - 1 < 56, x[c, h + r - 1], 0)   (x stored with a border of 1)
+    ->   x.flat[58 * c + h + r]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from whet.ir.affine import Affine, affine, combine, interval, rebuild
+from whet.ir.expr import Axis, Binary, Const, Expr, Read, Select
+from whet.ir.program import Buffer
+from whet.ir.tensor import Compute, Tensor
+from whet.tasks.task import Border, Task
+
+
+def map_expr(e: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """The expression with sub-expressions replaced, from the root down.
+
+    `change` gives the replacement, or None to look inside.
+    """
+    memo: dict[Expr, Expr] = {}
+
+    def visit(x: Expr) -> Expr:
+        if x not in memo:
+            changed = change(x)
+            if changed is None:
+                changed = x if not x.children() else rebuild(x, [visit(c) for c in x.children()])
+            memo[x] = changed
+        return memo[x]
+
+    return visit(e)
+
+
+def extents_of(stage: Compute) -> dict[Expr, int]:
+    """The extents of all axes that the stage mentions."""
+    found: dict[Expr, int] = {axis: axis.extent for axis in stage.axes}
+
+    def note(e: Expr) -> None:
+        if isinstance(e, Axis):
+            found[e] = e.extent
+
+    map_expr(stage.body, lambda e: note(e))
+    return found
+
+
+def flatten_accesses(stage: Compute, task: Task) -> Expr:
+    """The body with every boundary read as a read of flat memory.
+
+    Reads that stay under a condition keep their indices, so that code generation can clamp
+    them; all others are reads of a one-dimensional buffer at a linear address.
+    """
+    extents = extents_of(stage)
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Select) and isinstance(e.then, Read):
+            if guard_is_needless(e, task, extents):
+                return change(e.then)
+            return rebuild(e, [e.condition, keep_indices(e.then, task), e.other])
+        if isinstance(e, Select):
+            return rebuild(e, [map_expr(c, lambda r: keep_indices(r, task)) for c in e.children()])
+        if isinstance(e, Read) and e.tensor in task.buffers:
+            buffer = task.buffers[e.tensor]
+            form = address_form(buffer, e.indices)
+            return Read(flat_buffer(buffer), (form.expr(),))
+        return None
+
+    return map_expr(stage.body, change)
+
+
+def keep_indices(e: Expr, task: Task) -> Expr:
+    """A read of the boundary as a read of its buffer, indices unchanged."""
+    if isinstance(e, Read) and e.tensor in task.buffers:
+        return Read(task.buffers[e.tensor], e.indices)
+    return e
+
+
+def address_form(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:
+    """The element address as a linear form over axes."""
+    strides = buffer.element_strides
+    return combine([(affine(i), s) for i, s in zip(indices, strides)], buffer.offset)
+
+
+def flat_buffer(buffer: Buffer) -> Buffer:
+    """The memory behind a buffer as one long row."""
+    reach = (
+        buffer.offset + 1 + sum((d - 1) * s for d, s in zip(buffer.shape, buffer.element_strides))
+    )
+    return Buffer(buffer.name, (max(reach, 1),), buffer.dtype)
+
+
+def guard_is_needless(e: Select, task: Task, extents: dict[Expr, int]) -> bool:
+    """True for a bounds check whose failing side reads zeros that memory holds anyway."""
+    read = e.then
+    if not (isinstance(read, Read) and isinstance(e.other, Const) and e.other.value == 0):
+        return False
+    if not all(_is_bounds_check(c, read) for c in _conjuncts(e.condition)):
+        return False
+    border = border_of(read.tensor, task)
+    for index, extent, (low, high) in zip(read.indices, read.tensor.shape, border):
+        bounds = interval(index, extents)
+        if bounds is None or bounds[0] < -low or bounds[1] >= extent + high:
+            return False
+    return True
+
+
+def border_of(tensor: Tensor, task: Task) -> Border:
+    return task.borders.get(tensor, ((0, 0),) * tensor.rank)
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    if isinstance(e, Binary) and e.op == "and":
+        return _conjuncts(e.left) + _conjuncts(e.right)
+    return [e]
+
+
+def _is_bounds_check(e: Expr, read: Read) -> bool:
+    """0 <= index or index < extent, for one of the read's own indices."""
+    if not isinstance(e, Binary):
+        return False
+    if e.op == "le" and isinstance(e.left, Const) and e.left.value == 0:
+        return e.right in read.indices
+    if e.op == "lt" and isinstance(e.right, Const):
+        return any(
+            e.left is index and int(e.right.value) == extent
+            for index, extent in zip(read.indices, read.tensor.shape)
+        )
+    return False

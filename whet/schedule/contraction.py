@@ -1,0 +1,249 @@
+"""The contraction sketch: sums of products with a register tile (Ansor's missing micro-kernel).
+
+It covers matrix products, dense layers and every convolution that is not depthwise, as one
+structure.  The spatial axes of
+
+    y[...] = epilogue(sum(a[...] * b[...] for k...))
+
+are of three kinds: N axes occur only in b, M axes only in a, batch axes in both.  One N axis is
+contiguous in the output and becomes the vector axis.  The nest is
+
+    parallel p over (batch, blocks of rows, chunks of panels):
+      for jj in panels of the chunk: for io in tiles of the block:
+        acc[mr, nv, lanes] = 0
+        for k...:  acc[i, v, :] += a[row i, k] * panel[k, v, :]     (a broadcast, b a vector load)
+        y[rows, panel] = epilogue(acc)
+
+Constant b is stored panel by panel in the order of the loop; b that is not contiguous along the
+vector axis is copied into that order first.  The last tile and the last panel are moved back so
+that they end at the edge: overlapping tiles write equal values twice, and no tail code is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from whet.ir.affine import affine, free_symbols, substitute
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, call, const
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store, substitute_block
+from whet.ir.tensor import Compute, Tensor, subexpressions
+from whet.schedule.access import map_expr
+from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, loop, split_index
+from whet.tasks.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """The parts of a stage that the sketch works on."""
+
+    task: Task
+    stage: FlatStage
+    reduce: Reduce
+    a: Expr
+    """The factor that is broadcast, over merged axes of reduction."""
+    b: Expr
+    """The factor that is read as vectors."""
+    vector: Axis
+    m_axes: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
+    """Batch axes and further N axes: plain outer loops."""
+    k_axes: tuple[Axis, ...]
+    """Reduced axes as a is read, outermost first; some stand for several of the originals."""
+    k_values: dict[Expr, Expr]
+    """The original reduced axes in terms of k_axes."""
+
+    @property
+    def rows(self) -> int:
+        return math.prod(a.extent for a in self.m_axes)
+
+    @property
+    def columns(self) -> int:
+        return self.vector.extent
+
+    @property
+    def depth(self) -> int:
+        return math.prod(a.extent for a in self.k_axes)
+
+    @property
+    def batch(self) -> int:
+        return math.prod(a.extent for a in self.outer)
+
+    @property
+    def b_is_constant(self) -> bool:
+        known = {self.task.buffers[t].name for t in self.task.constants if t in self.task.buffers}
+        return all(x.tensor.name in known for x in subexpressions(self.b) if isinstance(x, Read))
+
+    @property
+    def b_is_contiguous(self) -> bool:
+        """True when b can be read as vectors where it lies."""
+        if not (isinstance(self.b, Read) and len(self.b.indices) == 1):
+            return False
+        return affine(self.b.indices[0]).coefficient(self.vector) == 1
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The holes: rows and vectors of a tile, lanes, tiles per block, panels per chunk, unroll."""
+
+    mr: int
+    nv: int
+    lanes: int
+    tiles_per_block: int
+    panels_per_chunk: int
+    unroll: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.nv * self.lanes
+
+
+def find_contraction(task: Task) -> Contraction | None:
+    """The contraction that the task is, or None."""
+    if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
+        return None
+    stage = flatten_stage(task.outputs[0], task)
+    vector = stage.vector
+    if len(stage.reduces) != 1 or vector is None:
+        return None
+    (reduce,) = stage.reduces
+    if reduce.kind != "sum" or not (isinstance(reduce.value, Binary) and reduce.value.op == "mul"):
+        return None
+    a, b = reduce.value.left, reduce.value.right
+    if vector in free_symbols(a):
+        a, b = b, a
+    in_a, in_b = free_symbols(a), free_symbols(b)
+    if vector in in_a or vector not in in_b or not set(reduce.axes) & in_a:
+        return None
+    others = [x for x in stage.axes if x is not vector]
+    m_axes = tuple(x for x in others if x not in in_b)
+    outer = tuple(x for x in others if x in in_b)
+    order = sorted(reduce.axes, key=lambda x: -_step(a, x))
+    k_axes, k_values, a = _merge_reduced(order, a)
+    return Contraction(task, stage, reduce, a, b, vector, m_axes, outer, k_axes, k_values)
+
+
+def _tensors(stage: Compute) -> list[Tensor]:
+    return [x.tensor for x in subexpressions(stage.body) if isinstance(x, Read)]
+
+
+def _step(e: Expr, axis: Axis) -> int:
+    """How far the first flat read in e moves when the axis steps by one."""
+    for x in subexpressions(e):
+        if isinstance(x, Read) and len(x.indices) == 1:
+            return affine(x.indices[0]).coefficient(axis)
+    return 0
+
+
+def _merge_reduced(order: list[Axis], a: Expr) -> tuple[tuple[Axis, ...], dict[Expr, Expr], Expr]:
+    """Reduced axes merged as far as the reads of a allow; b is packed, so it has no say."""
+    merged, (_, a) = merge_axes(order, (_last_address(a), a))
+    values: dict[Expr, Expr] = {}
+    rest = list(order)
+    for axis in merged:
+        group: list[Axis] = []
+        while math.prod(x.extent for x in group) < axis.extent:
+            group.append(rest.pop(0))
+        values.update(split_index(axis, group))
+    return merged, values, a
+
+
+def _last_address(a: Expr) -> Expr:
+    """An address that a reads, as the witness that merge_axes asks for."""
+    for x in subexpressions(a):
+        if isinstance(x, Read) and len(x.indices) == 1:
+            return x.indices[0]
+    return as_expr(0)
+
+
+# ------------------------------------------------------------------------------------ lowering
+def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
+    """The kernel of the contraction with the given tile sizes."""
+    panels, tiles = -(-c.columns // t.width), -(-c.rows // t.mr)
+    blocks, chunks = -(-tiles // t.tiles_per_block), -(-panels // t.panels_per_chunk)
+    p, jj, io = Var("p"), Var("jj"), Var("io")
+    i, v, lane = Var("i"), Var("v"), Var("lane")
+    chunk, block, batch = p % chunks, p // chunks % blocks, p // (chunks * blocks)
+    panel = call("min", chunk * t.panels_per_chunk + jj, panels - 1)
+    column = call("min", panel * t.width, c.columns - t.width) + v * t.lanes + lane
+    row = call("min", (block * t.tiles_per_block + io) * t.mr, c.rows - t.mr) + i
+    k_vars = {k: Var(f"k{n}") for n, k in enumerate(c.k_axes)}
+    env: dict[Expr, Expr] = {
+        **split_index(batch, c.outer),
+        **split_index(row, c.m_axes),
+        c.vector: column,
+        **k_vars,
+    }
+    acc = Buffer("acc", (t.mr, t.nv, t.lanes), c.reduce.dtype, scope="register")
+    at = (i, v, lane)
+
+    def tile_loops(*body: Stmt) -> Stmt:
+        lanes = loop(lane, t.lanes, *body, kind="vector")
+        return loop(i, t.mr, loop(v, t.nv, lanes, kind="unroll"), kind="unroll")
+
+    known: dict[Buffer, Tensor] = {}
+    before: tuple[Stmt, ...] = ()
+    workspace: tuple[Buffer, ...] = ()
+    if c.b_is_constant or not c.b_is_contiguous:
+        position = (*(env[x] for x in c.outer), panel, *k_vars.values(), v * t.lanes + lane)
+        packed = pack_panels(c, t.width)
+        store = Buffer("panels", packed.shape, packed.dtype)
+        if c.b_is_constant:
+            known[store] = packed
+        else:
+            before, workspace = (copy_panels(store, packed),), (store,)
+        b: Expr = Read(store, position)
+    else:
+        b = substitute(substitute(c.b, c.k_values), env)
+    product = substitute(c.a, env) * b
+    update: Stmt = tile_loops(Store(acc, at, acc[at] + product))
+    for n, k in enumerate(reversed(c.k_axes)):
+        update = _k_loop(k_vars[k], k.extent, update, t.unroll if n == 0 else 1)
+    epilogue = map_expr(c.stage.body, lambda e: acc[at] if e is c.reduce else None)
+    body = Allocate(acc, (
+        tile_loops(Store(acc, at, const(0, acc.dtype))),
+        update,
+        tile_loops(Store(c.stage.target, (substitute(c.stage.address, env),),
+                         substitute(epilogue, env))),
+    ))  # fmt: skip
+    inner = loop(jj, t.panels_per_chunk, loop(io, t.tiles_per_block, body))
+    nest = (*before, loop(p, c.batch * blocks * chunks, inner, kind="parallel"))
+    inputs, arguments = arguments_of(c.task, nest, known)
+    program = Program(name, inputs, (c.stage.target,), nest, workspace)
+    return Kernel(program, arguments, c.task.outputs)
+
+
+def _k_loop(var: Var, extent: int, update: Stmt, unroll: int) -> Stmt:
+    """A loop over a reduced axis, its body repeated when the extent allows."""
+    if unroll <= 1 or extent % unroll:
+        return loop(var, extent, update)
+    outer, inner = Var(f"{var.name}o"), Var(f"{var.name}i")
+    body = substitute_block((update,), {var: outer * unroll + inner})
+    return loop(outer, extent // unroll, loop(inner, unroll, *body, kind="unroll"))
+
+
+def pack_panels(c: Contraction, width: int) -> Compute:
+    """b as [outer..., panel, k..., column within the panel]."""
+    panels = -(-c.columns // width)
+    shape = [*(x.extent for x in c.outer), panels, *(k.extent for k in c.k_axes), width]
+    axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(shape))
+    panel, depth = axes[len(c.outer)], axes[len(c.outer) + 1 : -1]
+    env: dict[Expr, Expr] = {
+        **dict(zip(c.outer, axes)),
+        **dict(zip(c.k_axes, depth)),
+        c.vector: call("min", panel * width, c.columns - width) + axes[-1],
+    }
+    return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
+
+
+def copy_panels(store: Buffer, packed: Compute) -> Stmt:
+    """The statements that bring b into panels at run time, one panel per parallel step."""
+    variables = [Var(f"b{n}") for n in range(len(packed.axes))]
+    env = dict(zip(packed.axes, variables))
+    nest: Stmt = Store(store, tuple(variables), substitute(packed.body, env))
+    nest = loop(variables[-1], packed.axes[-1].extent, nest, kind="vector")
+    for var, axis in zip(reversed(variables[1:-1]), reversed(packed.axes[1:-1])):
+        nest = loop(var, axis.extent, nest)
+    return loop(variables[0], packed.axes[0].extent, nest, kind="parallel")

@@ -1,0 +1,84 @@
+"""Pieces of loop nests that the sketches share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from whet.core.dtypes import DType, i64
+from whet.ir.expr import Axis, Const, Expr, Read, Var, const
+from whet.ir.program import Allocate, Buffer, If, Let, Loop, LoopKind, Stmt, Store
+from whet.ir.tensor import Tensor, subexpressions
+from whet.schedule.access import flat_buffer
+from whet.tasks.task import Task
+
+
+def loop(var: Var, extent: int, *body: Stmt, kind: LoopKind = "serial") -> Loop:
+    return Loop(var, const(extent, i64), body, kind)
+
+
+def split_index(index: Expr, axes: Sequence[Axis]) -> dict[Expr, Expr]:
+    """The positions on several axes of a position in their product, last axis fastest."""
+    found: dict[Expr, Expr] = {}
+    below = 1
+    for n, axis in enumerate(reversed(axes)):
+        part = index // below
+        found[axis] = part if n == len(axes) - 1 else part % axis.extent
+        below *= axis.extent
+    return found
+
+
+def identity_element(kind: str, dtype: DType) -> Const:
+    """The value that a reduction starts from."""
+    match kind:
+        case "sum" | "any":
+            return const(0, dtype)
+        case "prod" | "all":
+            return const(1, dtype)
+        case "max" | "argmax":
+            return const(_lowest(dtype), dtype)
+        case "min" | "argmin":
+            return const(_highest(dtype), dtype)
+    raise AssertionError(kind)
+
+
+def _lowest(dtype: DType) -> float | int:
+    if dtype.is_float:
+        return float("-inf")
+    return -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+
+
+def _highest(dtype: DType) -> float | int:
+    if dtype.is_float:
+        return float("inf")
+    return (1 << (dtype.bits - 1 if dtype.kind == "int" else dtype.bits)) - 1
+
+
+def arguments_of(
+    task: Task, body: Sequence[Stmt], known: Mapping[Buffer, Tensor]
+) -> tuple[tuple[Buffer, ...], tuple[Tensor, ...]]:
+    """The buffers that statements read from outside, with the tensors behind them."""
+    sources: dict[Buffer, Tensor] = dict(known)
+    for tensor in task.inputs:
+        sources.setdefault(task.buffers[tensor], tensor)
+        sources.setdefault(flat_buffer(task.buffers[tensor]), tensor)
+    used = dict.fromkeys(b for stmt in body for b in read_buffers(stmt) if b in sources)
+    return tuple(used), tuple(sources[b] for b in used)
+
+
+def read_buffers(stmt: Stmt) -> list[Buffer]:
+    """All buffers that a statement reads."""
+
+    def within(*exprs: Expr) -> list[Buffer]:
+        reads = [x for e in exprs for x in subexpressions(e) if isinstance(x, Read)]
+        return [r.tensor for r in reads if isinstance(r.tensor, Buffer)]
+
+    match stmt:
+        case Store(indices=indices, value=value):
+            return within(*indices, value)
+        case Loop(body=body) | Allocate(body=body):
+            return [b for inner in body for b in read_buffers(inner)]
+        case Let(value=value, body=body):
+            return within(value) + [b for inner in body for b in read_buffers(inner)]
+        case If(condition=condition, then=then, other=other):
+            return within(condition) + [b for s in (*then, *other) for b in read_buffers(s)]
+    raise AssertionError(type(stmt))

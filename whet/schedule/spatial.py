@@ -1,0 +1,200 @@
+"""The spatial sketch: element-wise stages, stencils, pools, depthwise convolutions, reductions
+over outer axes.
+
+Whatever is reduced, neighbouring outputs lie along one vector axis, so lanes never mix:
+
+    parallel p over (outer axes, chunks of columns):
+      for tile in row of the second axis: for panel in columns of the chunk:
+        acc[px, nv, lanes] = identity
+        for k...: acc[i, v, :] = combine(acc, value)       (unrolled when short)
+        y[...] = epilogue(acc)
+
+Constant operands are stored with the vector axis last.  Edges are handled by moving the last
+tile and the last vector back, as in the contraction sketch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from whet.core.dtypes import i64
+from whet.ir.affine import affine, free_symbols, substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call, const, select
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
+from whet.ir.tensor import Compute, Tensor, subexpressions
+from whet.schedule.access import flat_buffer, map_expr
+from whet.schedule.flat import FlatStage, flatten_stage
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, identity_element, loop, split_index
+from whet.tasks.task import Task
+
+UNROLL_LIMIT = 32
+"""Reductions up to this many terms are written out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spatial:
+    """A stage whose lanes run along an axis of the output."""
+
+    task: Task
+    stage: FlatStage
+    vector: Axis | None
+    pixels: Axis | None
+    """The axis whose neighbouring positions share operands, tiled in registers."""
+    outer: tuple[Axis, ...]
+
+    @property
+    def columns(self) -> int:
+        return 1 if self.vector is None else self.vector.extent
+
+
+@dataclass(frozen=True)
+class SpatialTiling:
+    """The holes: pixels per tile, vectors per tile, lanes, tiles and panels per parallel step."""
+
+    px: int
+    nv: int
+    lanes: int
+    tiles_per_step: int
+    panels_per_step: int
+
+
+def find_spatial(task: Task) -> Spatial | None:
+    """The task as a spatial stage, or None if it has several stages."""
+    if len(task.outputs) != 1:
+        return None
+    output = task.outputs[0]
+    if any(isinstance(x.tensor, Compute) for x in subexpressions(output.body) if isinstance(x, Read)):
+        return None
+    stage = flatten_stage(output, task)
+    vector = stage.vector
+    others = [a for a in stage.axes if a is not vector]
+    pixels = others[-1] if others else None
+    return Spatial(task, stage, vector, pixels, tuple(a for a in others if a is not pixels))
+
+
+def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
+    """The kernel of the stage with the given tile sizes."""
+    rows = 1 if s.pixels is None else s.pixels.extent
+    width = t.nv * t.lanes
+    tiles, panels = -(-rows // t.px), -(-s.columns // width)
+    steps, chunks = -(-tiles // t.tiles_per_step), -(-panels // t.panels_per_step)
+    p, io, jo = Var("p"), Var("io"), Var("jo")
+    i, v, lane = Var("i"), Var("v"), Var("lane")
+    chunk, step, outer = p % chunks, p // chunks % steps, p // (chunks * steps)
+    panel = call("min", chunk * t.panels_per_step + jo, panels - 1)
+    env: dict[Expr, Expr] = dict(split_index(outer, s.outer))
+    if s.vector is not None:
+        first = call("min", panel * width, s.columns - width)
+        env[s.vector] = first + v * t.lanes + lane
+    if s.pixels is not None:
+        tile = step * t.tiles_per_step + io
+        env[s.pixels] = call("min", tile * t.px, rows - t.px) + i
+
+    def tile_loops(*body: Stmt) -> Stmt:
+        lanes = loop(lane, t.lanes, *body, kind="vector")
+        return loop(i, t.px, loop(v, t.nv, lanes, kind="unroll"), kind="unroll")
+
+    body, known = repack_constants(s)
+    at = (i, v, lane)
+    statements: list[Stmt] = []
+    results: dict[Expr, Expr] = {}
+    registers: list[Buffer] = []
+    for n, reduce in enumerate(e for e in subexpressions(body) if isinstance(e, Reduce)):
+        make = Accumulator(n, reduce, (t.px, t.nv, t.lanes), at)
+        registers += make.registers
+        results[reduce] = make.result
+        statements += make.statements(env, tile_loops)
+    final = substitute(map_expr(body, results.get), env)
+    statements.append(tile_loops(Store(s.stage.target, (substitute(s.stage.address, env),), final)))
+    nest: tuple[Stmt, ...] = tuple(statements)
+    for register in registers:
+        nest = (Allocate(register, nest),)
+    inner = loop(io, t.tiles_per_step, loop(jo, t.panels_per_step, *nest))
+    total = math.prod(a.extent for a in s.outer) * steps * chunks
+    whole = (loop(p, total, inner, kind="parallel"),)
+    inputs, arguments = arguments_of(s.task, whole, known)
+    return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
+
+
+class Accumulator:
+    """The registers and statements of one reduction over a tile."""
+
+    def __init__(
+        self, number: int, reduce: Reduce, shape: tuple[int, ...], at: tuple[Expr, ...]
+    ) -> None:
+        self.reduce, self.at = reduce, at
+        self.value = Buffer(f"acc{number}", shape, reduce.value.dtype, scope="register")
+        self.registers = [self.value]
+        self.is_arg = reduce.kind.startswith("arg")
+        if self.is_arg:
+            self.position = Buffer(f"at{number}", shape, i64, scope="register")
+            self.registers.append(self.position)
+        self.result: Expr = (self.position if self.is_arg else self.value)[at]
+
+    def statements(self, env: dict[Expr, Expr], tile: Callable[..., Stmt]) -> list[Stmt]:
+        """Initialisation and the loops of the reduction."""
+        axes = self.reduce.axes
+        variables = {a: Var(f"{self.value.name}_{a.name}") for a in axes}
+        value = substitute(self.reduce.value, {**env, **variables})
+        start = [Store(self.value, self.at, identity_element(self.reduce.kind, self.value.dtype))]
+        if self.is_arg:
+            start.append(Store(self.position, self.at, const(0, i64)))
+        update = tile(*self.update(value, [(variables[a], a.extent) for a in axes]))
+        short = math.prod(a.extent for a in axes) <= UNROLL_LIMIT
+        for axis in reversed(axes):
+            kind = "unroll" if short else "serial"
+            update = loop(variables[axis], axis.extent, update, kind=kind)  # type: ignore[arg-type]
+        return [tile(*start), update]
+
+    def update(self, value: Expr, position: list[tuple[Var, int]]) -> list[Stmt]:
+        acc = self.value[self.at]
+        if not self.is_arg:
+            return [Store(self.value, self.at, combine(self.reduce.kind, acc, value))]
+        index: Expr = as_expr(0)
+        for var, extent in position:
+            index = index * extent + var
+        better = value > acc if self.reduce.kind == "argmax" else value < acc
+        return [
+            Store(self.position, self.at, select(better, index, self.position[self.at])),
+            Store(self.value, self.at, select(better, value, acc)),
+        ]
+
+
+def combine(kind: str, a: Expr, b: Expr) -> Expr:
+    """One step of a reduction."""
+    match kind:
+        case "sum":
+            return a + b
+        case "prod":
+            return a * b
+        case "any" | "all":
+            return binary("or" if kind == "any" else "and", a, b)
+    return call(kind, a, b)
+
+
+def repack_constants(s: Spatial) -> tuple[Expr, dict[Buffer, Tensor]]:
+    """The body with constants that lanes run across stored with the vector axis last.
+
+    w[c, ky, kx] read along c   ->   w'[ky, kx, c]
+    """
+    constants = {flat_buffer(s.task.buffers[t]): t for t in s.task.constants if t in s.task.buffers}
+    known: dict[Buffer, Tensor] = {}
+
+    def change(e: Expr) -> Expr | None:
+        if not (isinstance(e, Read) and e.tensor in constants and s.vector in free_symbols(e)):
+            return None
+        form = affine(e.indices[0])
+        if form.coefficient(s.vector) == 1 or any(not isinstance(a, Axis) for a, _ in form.terms):
+            return None
+        order = [a for a, _ in form.terms if isinstance(a, Axis) and a is not s.vector]
+        axes = (*order, s.vector)
+        packed = Compute(f"packed{len(known)}", axes, e)
+        store = Buffer(packed.name, packed.shape, packed.dtype)
+        known[store] = packed
+        return Read(store, axes)
+
+    assert s.vector is None or isinstance(s.vector, Axis)
+    return (s.stage.body if s.vector is None else map_expr(s.stage.body, change)), known

@@ -1,0 +1,1 @@
+"""Tasks: the units that kernels are generated for."""
