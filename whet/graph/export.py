@@ -18,7 +18,7 @@ from whet.core.dtypes import DType
 from whet.core.types import Array, TensorType
 from whet.core.version import VERSION
 from whet.graph.export_operators import EXPORTERS, NATIVE_DOMAIN, OPSET, export_native
-from whet.graph.export_types import element_type, plan_types
+from whet.graph.export_types import NotInOnnxError, element_type, plan_types
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.graph.passes.expand_composites import expand_composites
 from whet.graph.rewrite import everywhere
@@ -115,7 +115,13 @@ class Emitter:
     def export(self, node: Node) -> Sequence[str]:
         inputs = [self.name(v) for v in node.inputs]
         exporter = EXPORTERS.get(node.op.name)
-        return (exporter or export_native)(self, node, inputs)
+        if exporter is not None:
+            before = len(self.nodes)
+            try:
+                return exporter(self, node, inputs)
+            except NotInOnnxError:
+                del self.nodes[before:]
+        return export_native(self, node, inputs)
 
     def name(self, value: Value) -> str:
         """The ONNX name of a value; a constant becomes an initializer when first read."""
@@ -171,8 +177,14 @@ class Emitter:
     ) -> tuple[str, ...]:
         """Append a node as it is."""
         label = None if self.source is None else f"{self.source}/{op_type}/{outputs[0]}"
-        given = {k: v for k, v in (attributes or {}).items() if v is not None}
-        self.nodes.append(helper.make_node(op_type, inputs, outputs, label, domain=domain, **given))
+        node = helper.make_node(op_type, inputs, outputs, label, domain=domain)
+        for key, value in (attributes or {}).items():
+            if value is not None:
+                # Only lists of integers may be empty, and then their type cannot be guessed.
+                empty = isinstance(value, (list, tuple)) and not value
+                kind = onnx.AttributeProto.INTS if empty else None
+                node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
+        self.nodes.append(node)
         return tuple(outputs)
 
     def add_cast(self, source: str, target: str, type: int) -> str:

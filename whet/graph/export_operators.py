@@ -12,6 +12,7 @@ names of the node's results.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -114,7 +115,6 @@ _WINDOW = {"kernel_shape": "kernel", "strides": "strides", "pads": "pads",
 _renamed("max_pool", "MaxPool", **_WINDOW)
 _renamed("avg_pool", "AveragePool", count_include_pad="count_include_pad", **_WINDOW)
 _renamed("lp_pool", "LpPool", p="p", **_WINDOW)
-_renamed("mod", "Mod", fmod="fmod")
 _renamed("selu", "Selu", alpha="alpha", gamma="gamma")
 _renamed("hard_sigmoid", "HardSigmoid", alpha="alpha", beta="beta")
 _renamed("gelu", "Gelu", approximate="approximate")
@@ -147,8 +147,24 @@ def _cast(e: Emitter, node: Any, inputs: list[str]) -> Names:
     return e.emit("Cast", inputs, to=e.element_type(node.op.to), saturate=int(node.op.saturate))
 
 
+@_exports("mod")
+def _mod(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    """ONNX has no remainder with the sign of the divisor for floats: it is corrected to that."""
+    dtype, (x, y) = node.inputs[0].type.dtype, inputs
+    if node.op.fmod or not dtype.is_float:
+        return e.emit("Mod", inputs, fmod=int(node.op.fmod))
+    zero = e.constant(np.zeros((), dtype.numpy))
+    (rest,) = e.emit("Mod", [x, y], fmod=1)
+    signs_differ = e.emit("Xor", [*e.emit("Less", [rest, zero]), *e.emit("Less", [y, zero])])
+    inexact = e.emit("Not", e.emit("Equal", [rest, zero]))
+    wrong = e.emit("And", [*signs_differ, *inexact])
+    return e.emit("Where", [*wrong, *e.emit("Add", [rest, y]), rest])
+
+
 @_exports("shift_left", "shift_right")
 def _shift(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    if node.inputs[0].type.dtype.kind != "uint":  # ONNX shifts unsigned numbers only
+        return export_native(e, node, inputs)
     return e.emit("BitShift", inputs, direction="LEFT" if node.op.name == "shift_left" else "RIGHT")
 
 
@@ -276,6 +292,74 @@ def _cumsum(e: Emitter, node: Any, inputs: list[str]) -> Names:
 def _top_k(e: Emitter, node: Any, inputs: list[str]) -> Names:
     op = node.op
     return e.emit("TopK", [*inputs, _ints(e, [op.k])], 2, axis=op.axis, largest=int(op.largest))
+
+
+# ---------------------------------------------------------------------- sampling of images
+_renamed("grid_sample", "GridSample", mode="mode", padding_mode="padding",
+         align_corners="align_corners")  # fmt: skip
+_renamed("max_roi_pool", "MaxRoiPool", pooled_shape="output_size", spatial_scale="spatial_scale")
+
+
+@_exports("roi_align")
+def _roi_align(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    op = node.op
+    return e.emit(
+        "RoiAlign", inputs, mode=op.mode, output_height=op.output_size[0],
+        output_width=op.output_size[1], sampling_ratio=op.sampling_ratio,
+        spatial_scale=op.spatial_scale,
+        coordinate_transformation_mode="half_pixel" if op.half_pixel else "output_half_pixel",
+    )  # fmt: skip
+
+
+@_exports("resize")
+def _resize(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    """ONNX takes either the shape or the scales and derives the other."""
+    op, old = node.op, node.inputs[0].type.shape
+    scales = np.asarray(op.scales, np.float32)
+    from_shape = [new / max(size, 1) for new, size in zip(op.shape, old)]
+    if np.array_equal(scales, np.asarray(from_shape, np.float32)):
+        extent = ["", _ints(e, op.shape)]
+    elif [math.floor(size * float(s)) for size, s in zip(old, scales)] == list(op.shape):
+        extent = [e.constant(scales)]
+    else:
+        return export_native(e, node, inputs)
+    roi = e.constant(np.asarray(op.roi, np.float32)) if op.roi else ""
+    return e.emit(
+        "Resize", [*inputs, roi, *extent], mode=op.mode, nearest_mode=op.nearest,
+        coordinate_transformation_mode=op.coordinates, cubic_coeff_a=op.cubic_coeff_a,
+        exclude_outside=int(op.exclude_outside), antialias=int(op.antialias),
+        extrapolation_value=op.extrapolation,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- quantization
+@_exports("quantize_linear")
+def _quantize(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    op, (x, scale, _) = node.op, (v.type.dtype for v in node.inputs)
+    if scale != x or op.precision not in (None, scale):
+        return export_native(e, node, inputs)
+    return e.emit("QuantizeLinear", inputs, axis=op.axis, block_size=op.block_size,
+                  saturate=int(op.saturate))  # fmt: skip
+
+
+@_exports("dequantize_linear")
+def _dequantize(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    op = node.op
+    if node.inputs[1].type.dtype != op.to:
+        return export_native(e, node, inputs)
+    return e.emit("DequantizeLinear", inputs, axis=op.axis, block_size=op.block_size)
+
+
+@_exports("random_uniform", "random_normal")
+def _random(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    op = node.op
+    bounds = ("low", "high") if op.name == "random_uniform" else ("mean", "scale")
+    return e.emit(
+        "RandomUniform" if op.name == "random_uniform" else "RandomNormal", inputs,
+        shape=op.shape, dtype=e.element_type(op.dtype),
+        seed=None if op.seed is None else float(op.seed),
+        **{name: getattr(op, name) for name in bounds},
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------ structure

@@ -45,6 +45,25 @@ def parse_equation(
     return left, right
 
 
+def parse_attributes(text: str) -> dict[str, Any]:
+    """Attributes alone, such as `axis=1, reverse=true`."""
+    reader = Reader(text)
+    found: dict[str, Any] = {}
+    while reader.peek().kind != "end":
+        if found:
+            reader.expect(",")
+        _attribute(reader, found)
+    return found
+
+
+def _attribute(reader: Reader, found: dict[str, Any]) -> None:
+    line, key = reader.line, reader.name()
+    if key in found:
+        refuse(line, f"attribute '{key}' is given twice")
+    reader.expect("=")
+    found[key] = reader.literal()
+
+
 def _expect_end(reader: Reader) -> None:
     if reader.peek().kind != "end":
         refuse(reader.line, f"expected the end of the term, found {reader.shown()}")
@@ -63,9 +82,7 @@ def _term(reader: Reader, variables: Mapping[str, Value], dtype: DType) -> Value
 
     def argument() -> None:
         if reader.is_keyword():
-            key = reader.name()
-            reader.expect("=")
-            attributes[key] = reader.literal()
+            _attribute(reader, attributes)
         else:
             inputs.extend(reader.nested(lambda: _term(reader, variables, dtype)))
 
