@@ -147,7 +147,7 @@ def guarded_read(tensor: Tensor, indices: Sequence[Expr], fill: float | int) -> 
 
 
 def subexpressions(root: Expr) -> Iterator[Expr]:
-    """Every distinct sub-expression of root, parents first."""
+    """Every distinct sub-expression of root, parents first, left to right."""
     seen: set[Expr] = set()
     stack = [root]
     while stack:
@@ -155,7 +155,7 @@ def subexpressions(root: Expr) -> Iterator[Expr]:
         if e not in seen:
             seen.add(e)
             yield e
-            stack.extend(e.children())
+            stack.extend(reversed(e.children()))
 
 
 def producers(tensor: Tensor) -> tuple[Tensor, ...]:
