@@ -11,6 +11,7 @@ import numpy as np
 from whet.api.programs import Program, Programs
 from whet.core.errors import UsageError, check
 from whet.core.types import Array
+from whet.core.version import VERSION
 from whet.graph.graph import Graph
 from whet.runtime.artifact import Artifact, write_artifact
 from whet.runtime.signature import Signature, TensorSpec
@@ -89,7 +90,6 @@ class CompiledModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Stores the model, as compiled for its first input types, for `whet.load`."""
-        from whet import __version__
         from whet.graph.text import print_graph, stored_arrays
 
         check(self._first.rest is None, "WH3006",
@@ -103,7 +103,7 @@ class CompiledModel:
                 constants=stored_arrays(self.graph),
                 target=self.target,
                 numerics=self.numerics,
-                whet_version=__version__,
+                whet_version=VERSION,
             ),
         )
 

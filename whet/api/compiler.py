@@ -64,10 +64,6 @@ def compile(
     kind: Numeric = "exact" if numerics == "exact" else "real"
     options = Options(default_engine(), thread_count(threads), kind, note)
     seconds = parse_budget(budget)
-    if options.engine.name == "interpreter":
-        note("no native code generator is installed: the model runs in the interpreter")
-        if seconds:
-            note("the budget is not used: the interpreter has nothing to search for")
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, inputs or {}, options)
@@ -82,6 +78,10 @@ def compile(
 
         programs = Programs(make, note, "the model")
     programs.made.append(first)
+    if options.engine.name == "interpreter":
+        note("no native code generator is installed: the model runs in the interpreter")
+        if seconds:
+            note("the budget is not used: the interpreter has nothing to search for")
     return CompiledModel(
         first, programs, engine=options.engine.name, target=target, numerics=numerics
     )
@@ -153,4 +153,6 @@ class _Source:
         if self._stamp() != self.stamp:
             fail("WH2001", f"'{self.path}' has changed since the model was compiled",
                  kind=ModelError)  # fmt: skip
-        return import_model(self.path or self.model, inputs=inputs, note=note)
+        # As the user wrote it, for messages, unless the working directory has changed.
+        moved = self.path is not None and Path(self.model).absolute() != self.path
+        return import_model(self.path if moved else self.model, inputs=inputs, note=note)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from whet.core.types import Array
-from whet.runtime.ports import leaves, pack
+from whet.runtime.ports import Port, pack
 from whet.runtime.signature import Signature, TensorSpec
 
 
@@ -16,17 +16,19 @@ def sample_values(signature: Signature, given: Mapping[str, Any], seed: int = 0)
     """One value per argument: the given one, or a random one of the right type.
 
     Reals are standard normal; integers are 0 or 1, which every vocabulary has; an input on
-    whose value shapes depend gets the value that the model was compiled for.
+    whose value shapes depend gets the value that the model was compiled for.  A given number
+    stands for a tensor without dimensions.
     """
     rng = np.random.default_rng(seed)
-    arrays: dict[int, Array] = {}
-    for port in signature.arguments:
-        for position in leaves(port.structure):
-            spec = signature.inputs[position]
-            guard = signature.guards.get(spec.name)
-            arrays[position] = _random(spec, rng) if guard is None else guard
-    flat = [arrays[n] for n in range(len(signature.inputs))]
-    return tuple(given.get(p.name, pack(p.structure, flat)) for p in signature.arguments)
+    flat = [signature.guards.get(spec.name, _random(spec, rng)) for spec in signature.inputs]
+
+    def value(port: Port) -> Any:
+        found = given.get(port.name)
+        if isinstance(found, (bool, int, float)) and isinstance(port.structure, int):
+            return np.asarray(found, signature.inputs[port.structure].dtype.numpy)
+        return pack(port.structure, flat) if found is None else found
+
+    return tuple(map(value, signature.arguments))
 
 
 def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:

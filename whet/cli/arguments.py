@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,8 @@ InputOption = Annotated[
         "--input",
         "-i",
         metavar="NAME=VALUE",
-        help="Shape (name=1x3x224x224) or array (name=file.npy) of an input; may be repeated.",
+        help="Shape (name=1x3x224x224), array (name=file.npy) or value (name:=16000) of an input; "
+        "may be repeated.",
     ),
 ]
 ThreadsOption = Annotated[
@@ -48,24 +50,28 @@ _SHAPE = re.compile(r"\d+(?:x\d+)*")
 
 
 def parse_inputs(options: Sequence[str] | None) -> dict[str, Any]:
-    """Shapes (tuples) and arrays by name, from `name=1x3` and `name=file.npy`.
+    """What was given for each input: a shape (tuple), an array, or a number.
 
-    A tensor without dimensions has the shape `scalar`.
+    image=1x3x224x224    a shape; a tensor without dimensions is `scalar`
+    image=file.npy       an array
+    rate:=16000          a value, as JSON: a number or a list of numbers
     """
     found: dict[str, Any] = {}
     for option in options or ():
         name, sign, value = option.partition("=")
         check(bool(name and sign and value), "WH3007", f"'{option}' is not NAME=VALUE",
-              hint="--input image=1x3x224x224 or --input image=file.npy",
+              hint="--input image=1x3x224x224, image=file.npy or rate:=16000",
               kind=UsageError)  # fmt: skip
+        read = _parse_literal if name.endswith(":") else _parse_value
+        name = name.removesuffix(":")
         check(name not in found, "WH3007", f"input '{name}' is given twice", kind=UsageError)
-        found[name] = _parse_value(name, value)
+        found[name] = read(name, value)
     return found
 
 
-def given_arrays(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Those inputs that are arrays rather than shapes."""
-    return {name: v for name, v in inputs.items() if isinstance(v, np.ndarray)}
+def given_values(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those inputs that are given with their value and not only a shape."""
+    return {name: v for name, v in inputs.items() if not isinstance(v, tuple)}
 
 
 def _parse_value(name: str, value: str) -> Any:
@@ -80,3 +86,18 @@ def _parse_value(name: str, value: str) -> Any:
              str(error).splitlines()[0] if str(error) else "the file is empty",
              hint="a shape is 1x3x224x224, an array file is made by numpy.save",
              kind=UsageError)  # fmt: skip
+
+
+def _parse_literal(name: str, text: str) -> Any:
+    """A number as it is (it takes the input's type), a list as an array of i64, f32 or bool."""
+    try:
+        value = json.loads(text)
+        array = np.asarray(value)
+    except ValueError:
+        fail("WH3007", f"input '{name}': '{text}' is no number and no list of numbers",
+             hint="rate:=16000 or sizes:=[1,64,64]", kind=UsageError)  # fmt: skip
+    check(array.dtype.kind in "iufb", "WH3007", f"input '{name}': '{text}' is not numeric",
+          kind=UsageError)  # fmt: skip
+    if array.ndim == 0:
+        return value
+    return array.astype(np.float32) if array.dtype.kind == "f" else array

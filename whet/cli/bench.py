@@ -23,7 +23,7 @@ from whet.cli.arguments import (
     QuietOption,
     SeedOption,
     ThreadsOption,
-    given_arrays,
+    given_values,
     parse_inputs,
 )
 from whet.cli.check import tensor_inputs
@@ -113,7 +113,7 @@ def sample_tensors(
                 numerics=numerics,
                 note=reporter.note,
             )
-    values = sample_values(compiled.signature, given_arrays(inputs), seed)
+    values = sample_values(compiled.signature, given_values(inputs), seed)
     return tensor_inputs(compiled, values)
 
 

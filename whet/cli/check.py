@@ -19,7 +19,7 @@ from whet.cli.arguments import (
     QuietOption,
     SeedOption,
     ThreadsOption,
-    given_arrays,
+    given_values,
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
@@ -64,7 +64,7 @@ def check_command(
     inputs, tolerance = parse_inputs(input), Tolerance(max_error, rtol, atol)
     with reporter.working(f"compiling {model}"):
         compiled = whet.compile(model, inputs, threads, numerics=numerics, note=reporter.note)
-    values = sample_values(compiled.signature, given_arrays(inputs), seed)
+    values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         results = compiled.results(*values)
     with reporter.working(f"running {against}"):

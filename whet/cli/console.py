@@ -65,7 +65,10 @@ class Reporter:
             table.add_column(name, justify="right" if n else "left", no_wrap=True)
         for row in rows:
             table.add_row(*map(escape, row))
-        self.out.print(table)
+        # On a narrow terminal lines run on: a cut-off number is worse than a broken line.
+        needed = self.out.measure(table, options=self.out.options.update(max_width=1000)).maximum
+        wide = Console(width=max(self.out.width, needed), soft_wrap=True, highlight=False)
+        wide.print(table)
 
 
 def print_error(error: WhetError) -> None:

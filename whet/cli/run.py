@@ -20,7 +20,7 @@ from whet.cli.arguments import (
     QuietOption,
     SeedOption,
     ThreadsOption,
-    given_arrays,
+    given_values,
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
@@ -52,7 +52,7 @@ def run_command(
             compiled = whet.load(model, threads, note=reporter.note)
         else:
             compiled = whet.compile(model, inputs, threads, note=reporter.note)
-    values = sample_values(compiled.signature, given_arrays(inputs), seed)
+    values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         start = time.perf_counter()
         results = compiled.results(*values)
