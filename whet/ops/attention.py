@@ -8,12 +8,26 @@ import numpy as np
 
 from whet.core.dtypes import FLOATS, f16, f32
 from whet.core.types import Array, TensorType, broadcast_shapes
-from whet.ops.arithmetic import Add, Mul
+from whet.ops.arithmetic import Add, Exp, Mul, Reciprocal, Sub
 from whet.ops.base import Builder, NoAlgebra, Op, Sample, operator, require
+from whet.ops.logic import Equal, Where
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Transpose
 from whet.ops.precision import converted, scalar, widen, widened
+from whet.ops.reduce import ReduceMax, ReduceSum
 from whet.ops.softmax import Softmax
+
+
+def masked_softmax(b: Builder, scores: Any) -> Any:
+    """Softmax along the last axis in which a row of nothing but -inf becomes zeros."""
+    axes = (b.type(scores).rank - 1,)
+    peak = b(ReduceMax(axes, keepdims=True), scores)
+    zero, one = scalar(b, 0, scores), scalar(b, 1, scores)
+    shift = b(Where(), b(Equal(), peak, scalar(b, -np.inf, scores)), zero, peak)
+    e = b(Exp(), b(Sub(), scores, shift))
+    total = b(ReduceSum(axes, keepdims=True), e)
+    divisor = b(Where(), b(Equal(), total, zero), one, total)
+    return b(Mul(), e, b(Reciprocal(), divisor))
 
 
 @operator("attention", "q", "k", "v", "*bias")
@@ -21,7 +35,7 @@ class Attention(Op):
     """softmax(q k^T * scale + bias) v, for q, k, v of shape [batch, heads, length, size].
 
     The optional bias broadcasts to [batch, heads, q length, k length].  A row that the bias
-    masks altogether (all -inf) gives NaN.
+    masks altogether (all -inf) gives zeros.
     """
 
     scale: float
@@ -43,8 +57,10 @@ class Attention(Op):
         scores = np.einsum("bhqd,bhkd->bhqk", widen(q), widen(k), optimize=True) * self.scale
         for mask in bias:
             scores = scores + widen(mask)
-        scores = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
-        weights = scores / scores.sum(-1, keepdims=True)
+        peak = scores.max(-1, keepdims=True, initial=-np.inf)
+        e = np.exp(scores - np.where(np.isneginf(peak), 0, peak))
+        total = e.sum(-1, keepdims=True)
+        weights = np.divide(e, total, out=np.zeros_like(e), where=total != 0)
         return np.asarray(weights @ widen(v)).astype(q.dtype, copy=False)
 
     def expand(self, b: Builder, q: Any, k: Any, v: Any, *bias: Any) -> Any:
@@ -53,7 +69,7 @@ class Attention(Op):
         scores = b(Mul(), scores, scalar(b, self.scale, scores))
         for mask in bias:
             scores = b(Add(), scores, widened(b, mask))
-        weights = b(Softmax(3), scores)
+        weights = masked_softmax(b, scores) if bias else b(Softmax(3), scores)
         return converted(b, b(MatMul(), weights, value), b.type(q).dtype)
 
     axioms = NoAlgebra("its algebra is that of the operators it expands into")

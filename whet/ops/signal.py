@@ -47,7 +47,7 @@ class DFT(Op):
         return (self.length, 1) if self.inverse else (self.length // 2 + 1, 2)
 
     def reference(self, x: Array) -> Array:
-        wide = widen(x).astype(np.float64, copy=False)
+        wide = widen(x)
         signal = wide[..., 0] + (1j * wide[..., 1] if x.shape[-1] == 2 else 0)
         if self.onesided and self.inverse:
             real = np.fft.irfft(signal, self.length, axis=self.axis)

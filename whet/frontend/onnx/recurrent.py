@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def _one_direction(
         part(3, (2 * rows,)),
         *(part(5 + n, state, axis=int(batch_first)) for n in range(cell.n_states)),
     ]
-    flags = {name: bool(c.attr(name, 0)) for name in FLAGS.get(c.op_type, ())}
+    flags: dict[str, Any] = {name: bool(c.attr(name, 0)) for name in FLAGS.get(c.op_type, ())}
     if c.op_type == "LSTM" and c.optional(7) is not None:
         flags["peepholes"] = True
         values.append(part(7, (3 * hidden,)))
@@ -112,8 +113,11 @@ def _one_direction(
     if lengths is not None:
         values.append(lengths)
     clip = c.attr("clip")
+    names, alpha, beta = functions
     op = cell(
-        *functions,
+        activations=names,
+        alpha=alpha,
+        beta=beta,
         clip=None if clip is None else float(clip),
         reverse=reverse,
         masked=lengths is not None,
