@@ -43,6 +43,7 @@ class Relu(Activation):
 
     axioms = (
         idempotent("relu"),
+        law("relu(x) = maximum(x, 0)", "exact", x=(2, 3)),
         law("relu(maximum(x, y)) = maximum(relu(x), relu(y))", "exact", x=(2, 3), y=(2, 3)),
         law("relu(minimum(x, y)) = minimum(relu(x), relu(y))", "exact", x=(2, 3), y=(2, 3)),
         law("sub(relu(x), relu(neg(x))) = x", "real", x=(2, 3)),
@@ -64,7 +65,9 @@ class Sigmoid(Activation):
         return np.reciprocal(1 + np.exp(-x))
 
     axioms = (
-        law("mul(sigmoid(x), exp(neg(x))) = sigmoid(neg(x))", "real", x=(2, 3)),
+        law("sigmoid(x) = reciprocal(add(exp(neg(x)), 1))", "real", x=(2, 3)),
+        law("sigmoid(neg(x)) = sub(1, sigmoid(x))", "real", x=(2, 3)),
+        law("tanh(x) = sub(mul(sigmoid(mul(x, 2)), 2), 1)", "real", x=(2, 3)),
         *moves_through("sigmoid", "x"),
     )
 
@@ -85,7 +88,10 @@ class LeakyRelu(Activation):
     def instances(cls) -> tuple[Self, ...]:
         return (cls(), cls(alpha=0.3))
 
-    axioms = moves_through("leaky_relu", "x")
+    axioms = (
+        law("leaky_relu(x, alpha=0.25) = maximum(x, mul(x, 0.25))", "exact", x=(2, 3)),
+        *moves_through("leaky_relu", "x"),
+    )
 
 
 @operator("elu", "x")
@@ -222,6 +228,7 @@ class Gelu(Activation):
         return (cls(), cls("tanh"))
 
     axioms = (
+        law(f"gelu(x) = mul(mul(x, 0.5), add(erf(div(x, {ROOT_2!r})), 1))", "real", x=(2, 3)),
         law("sub(gelu(x), gelu(neg(x))) = x", "real", x=(2, 3)),
         *moves_through("gelu", "x"),
     )
@@ -261,6 +268,7 @@ class Softplus(Activation):
         return np.logaddexp(x, 0)
 
     axioms = (
+        law("softplus(x) = log(add(exp(x), 1))", "real", x=(2, 3)),
         law("sub(softplus(x), softplus(neg(x))) = x", "real", x=(2, 3)),
         law("softplus(neg(x)) = neg(log(sigmoid(x)))", "real", x=(2, 3)),
     )
@@ -277,7 +285,10 @@ class Softsign(Activation):
     def numpy(x: Array) -> Array:
         return x / (1 + np.abs(x))
 
-    axioms = (odd("softsign", "exact"),)
+    axioms = (
+        odd("softsign", "exact"),
+        law("softsign(x) = div(x, add(abs(x), 1))", "exact", x=(2, 3)),
+    )
 
 
 @operator("swish", "x")

@@ -56,7 +56,7 @@ class Sign(ScalarFunction):
     accepts = NUMERIC
     numpy = staticmethod(np.sign)
     axioms = (
-        odd("sign", "exact"),
+        odd("sign"),
         idempotent("sign"),
         law("mul(sign(x), abs(x)) = x", "real", x=(2, 3)),
     )
@@ -80,7 +80,12 @@ class Log(ScalarFunction):
 
     domains = (Domain(0.1, 8.0),)
     numpy = staticmethod(np.log)
-    axioms = (law("log(exp(x)) = x", "real", x=(2, 3)),)
+    axioms = (
+        law("log(exp(x)) = x", "real", x=(2, 3)),
+        law("exp(log(x)) = x", "real", when=("x > 0",), x=(2, 3)),
+        law("log(mul(x, y)) = add(log(x), log(y))", "real", when=("x > 0", "y > 0"),
+            x=(2, 3), y=(2, 3)),
+    )  # fmt: skip
 
 
 @operator("sqrt", "x")
@@ -89,7 +94,11 @@ class Sqrt(ScalarFunction):
 
     domains = (Domain(0.0, 8.0),)
     numpy = staticmethod(np.sqrt)
-    axioms = (law("sqrt(mul(x, x)) = abs(x)", "real", x=(2, 3)),)
+    axioms = (
+        law("sqrt(mul(x, x)) = abs(x)", "real", x=(2, 3)),
+        law("sqrt(mul(x, y)) = mul(sqrt(x), sqrt(y))", "real", when=("x >= 0", "y >= 0"),
+            x=(2, 3), y=(2, 3)),
+    )  # fmt: skip
 
 
 @operator("reciprocal", "x")
@@ -105,8 +114,10 @@ class Reciprocal(Elementwise):
     numpy = staticmethod(np.reciprocal)
     axioms = (
         odd("reciprocal", "exact"),
+        law("reciprocal(reciprocal(x)) = x", "real", when=("x != 0",), x=(2, 3)),
         law("reciprocal(mul(x, y)) = mul(reciprocal(x), reciprocal(y))", "real",
-            x=(2, 3), y=(2, 3)),
+            when=("x != 0", "y != 0"), x=(2, 3), y=(2, 3)),
+        law("reciprocal(x) = div(1, x)", "exact", when=("x != 0",), x=(2, 3)),
     )  # fmt: skip
 
 
@@ -270,6 +281,7 @@ class Add(Elementwise):
     numpy = staticmethod(np.add)
     axioms = (
         commutes("add"),
+        law("add(x, 0) = x", "real", x=(2, 3)),
         law("add(add(x, y), z) = add(x, add(y, z))", "real", x=(2, 3), y=(2, 3), z=(2, 3)),
         *moves_through("add", "x", "y"),
     )
@@ -285,6 +297,7 @@ class Sub(Elementwise):
     numpy = staticmethod(np.subtract)
     axioms = (
         law("sub(x, y) = add(x, neg(y))", "exact", x=(2, 3), y=(2, 3)),
+        law("sub(x, 0) = x", "exact", x=(2, 3)),
         *moves_through("sub", "x", "y"),
     )
 
@@ -299,6 +312,7 @@ class Mul(Elementwise):
     numpy = staticmethod(np.multiply)
     axioms = (
         commutes("mul"),
+        law("mul(x, 1) = x", "exact", x=(2, 3)),
         law("mul(mul(x, y), z) = mul(x, mul(y, z))", "real", x=(2, 3), y=(2, 3), z=(2, 3)),
         law("mul(add(x, y), z) = add(mul(x, z), mul(y, z))", "real",
             x=(2, 3), y=(2, 3), z=(2, 3)),
@@ -324,8 +338,9 @@ class Div(Elementwise):
         return np.floor_divide(x - np.fmod(x, y), y)
 
     axioms = (
-        law("div(x, y) = mul(x, reciprocal(y))", "real", x=(2, 3), y=(2, 3)),
-        law("div(add(x, y), z) = add(div(x, z), div(y, z))", "real",
+        law("div(x, 1) = x", "exact", x=(2, 3)),
+        law("div(x, y) = mul(x, reciprocal(y))", "real", when=("y != 0",), x=(2, 3), y=(2, 3)),
+        law("div(add(x, y), z) = add(div(x, z), div(y, z))", "real", when=("z != 0",),
             x=(2, 3), y=(2, 3), z=(2, 3)),
         *moves_through("div", "x", "y"),
     )  # fmt: skip
@@ -372,7 +387,13 @@ class Pow(Elementwise):
         fraction = np.where(np.abs(x) == 1, np.power(x, np.abs(y) % 2), 0)
         return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0)))
 
-    axioms = (law("pow(mul(x, x), y) = pow(abs(x), add(y, y))", "real", x=(2, 3), y=(2, 3)),)
+    axioms = (
+        law("pow(x, 1) = x", "exact", x=(2, 3)),
+        law("pow(x, 2) = mul(x, x)", "real", x=(2, 3)),
+        law("pow(x, 0.5) = sqrt(x)", "real", when=("x >= 0",), x=(2, 3)),
+        law("mul(pow(x, y), pow(x, z)) = pow(x, add(y, z))", "real", when=("x > 0",),
+            x=(2, 3), y=(2, 3), z=(2, 3)),
+    )  # fmt: skip
 
 
 @operator("minimum", "x", "y")

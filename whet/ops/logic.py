@@ -20,10 +20,11 @@ from whet.core.dtypes import (
 )
 from whet.core.types import Array
 from whet.ir.expr import Expr, binary, call, const, equal, select
-from whet.ops.base import Domain, NoAlgebra, operator
-from whet.ops.elementwise import Elementwise
+from whet.ops.base import Domain, NoAlgebra, law, operator
+from whet.ops.elementwise import Elementwise, commutes
 
-TRUTH = NoAlgebra("truth values take no part in rewrites")
+ORDER = NoAlgebra("stated as laws of less and less_equal")
+SPECIAL = NoAlgebra("only special values are told apart")
 BITS = NoAlgebra("bit patterns take no part in rewrites")
 
 
@@ -31,7 +32,6 @@ class Comparison(Elementwise):
     """Base: two numbers to a truth value; false when either is NaN."""
 
     gives = bool_
-    axioms = TRUTH
 
 
 @operator("equal", "x", "y")
@@ -44,6 +44,7 @@ class Equal(Comparison):
         return equal(x, y)
 
     numpy = staticmethod(np.equal)
+    axioms = (commutes("equal"),)
 
 
 @operator("less", "x", "y")
@@ -54,6 +55,7 @@ class Less(Comparison):
         return x < y
 
     numpy = staticmethod(np.less)
+    axioms = (law("less(x, y) = greater(y, x)", "exact", x=(2, 3), y=(2, 3)),)
 
 
 @operator("less_equal", "x", "y")
@@ -64,6 +66,7 @@ class LessEqual(Comparison):
         return x <= y
 
     numpy = staticmethod(np.less_equal)
+    axioms = (law("less_equal(x, y) = greater_equal(y, x)", "exact", x=(2, 3), y=(2, 3)),)
 
 
 @operator("greater", "x", "y")
@@ -74,6 +77,7 @@ class Greater(Comparison):
         return x > y
 
     numpy = staticmethod(np.greater)
+    axioms = ORDER
 
 
 @operator("greater_equal", "x", "y")
@@ -84,6 +88,7 @@ class GreaterEqual(Comparison):
         return x >= y
 
     numpy = staticmethod(np.greater_equal)
+    axioms = ORDER
 
 
 # ------------------------------------------------------------------------------- truth values
@@ -91,7 +96,6 @@ class Logical(Elementwise):
     """Base: truth values to a truth value."""
 
     accepts = (bool_,)
-    axioms = TRUTH
 
 
 @operator("logical_and", "x", "y")
@@ -102,6 +106,12 @@ class LogicalAnd(Logical):
         return x & y
 
     numpy = staticmethod(np.logical_and)
+    axioms = (
+        commutes("logical_and"),
+        law("logical_and(logical_and(x, y), z) = logical_and(x, logical_and(y, z))", "exact",
+            x=(2, 3), y=(2, 3), z=(2, 3)),
+        law("logical_and(x, x) = x", "exact", x=(2, 3)),
+    )  # fmt: skip
 
 
 @operator("logical_or", "x", "y")
@@ -112,6 +122,12 @@ class LogicalOr(Logical):
         return x | y
 
     numpy = staticmethod(np.logical_or)
+    axioms = (
+        commutes("logical_or"),
+        law("logical_or(logical_or(x, y), z) = logical_or(x, logical_or(y, z))", "exact",
+            x=(2, 3), y=(2, 3), z=(2, 3)),
+        law("logical_or(x, logical_and(x, y)) = x", "exact", x=(2, 3), y=(2, 3)),
+    )  # fmt: skip
 
 
 @operator("logical_xor", "x", "y")
@@ -122,6 +138,10 @@ class LogicalXor(Logical):
         return binary("ne", x, y)
 
     numpy = staticmethod(np.logical_xor)
+    axioms = (
+        commutes("logical_xor"),
+        law("logical_xor(logical_xor(x, y), y) = x", "exact", x=(2, 3), y=(2, 3)),
+    )
 
 
 @operator("logical_not", "x")
@@ -132,6 +152,11 @@ class LogicalNot(Logical):
         return call("not", x)
 
     numpy = staticmethod(np.logical_not)
+    axioms = (
+        law("logical_not(logical_not(x)) = x", "exact", x=(2, 3)),
+        law("logical_not(logical_and(x, y)) = logical_or(logical_not(x), logical_not(y))",
+            "exact", x=(2, 3), y=(2, 3)),
+    )  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------- bits
@@ -202,7 +227,7 @@ class FloatTest(Elementwise):
 
     accepts = (*FLOATS, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz)
     gives = bool_
-    axioms = TRUTH
+    axioms = SPECIAL
 
 
 @operator("isnan", "x")
@@ -263,4 +288,9 @@ class Where(Elementwise):
     def numpy(condition: Array, x: Array, y: Array) -> Array:
         return np.where(condition, x, y)
 
-    axioms = NoAlgebra("its condition is a truth value, and those take no part in rewrites")
+    axioms = (
+        law("where(c, x, x) = x", "exact", c=(2, 3), x=(2, 3)),
+        law("where(logical_not(c), x, y) = where(c, y, x)", "exact", c=(2, 3), x=(2, 3), y=(2, 3)),
+        law("add(where(c, x, y), z) = where(c, add(x, z), add(y, z))", "exact",
+            c=(2, 3), x=(2, 3), y=(2, 3), z=(2, 3)),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""ONNX products of quantized tensors: those of the integers less their zero points, in i32.
+"""ONNX products of quantized tensors: those of the numbers less their zero points.
 
 QLinearMatMul(a, b)  ->  quantize(f32(matmul(i32(a) - a_zero, i32(b) - b_zero)) * factor)
 """
@@ -28,12 +28,15 @@ def _along(c: Context, value: Value, axis: int, rank: int) -> Value:
 
 
 def _centred(c: Context, index: int, zero_index: int, axis: int) -> Value:
-    """An integer input less its zero point (which may have an element per position), in i32."""
+    """A quantized input less its zero point, which may have an element per position.
+
+    Integers become i32 and 8-bit floats f32: neither the difference nor products are rounded.
+    """
     value, zero = c.input(index), c.optional(zero_index)
-    wide = c(Cast(i32), value)
+    widen = Cast(f32 if c.type(index).dtype.is_float else i32)
     if zero is None:
-        return wide
-    return c(Sub(), wide, c(Cast(i32), _along(c, zero, axis, max(c.type(index).rank, 1))))
+        return c(widen, value)
+    return c(Sub(), c(widen, value), c(widen, _along(c, zero, axis, c.type(index).rank)))
 
 
 def _requantized(c: Context, product: Value, scales: tuple[Value, Value, Value], axis: int,
@@ -41,9 +44,11 @@ def _requantized(c: Context, product: Value, scales: tuple[Value, Value, Value],
     """quantize(product * a_scale * b_scale / y_scale)."""
     a, b, y = (c(Cast(f32), s) if s.tensor_type.dtype != f32 else s for s in scales)
     factor = c(Div(), c(Mul(), a, b), y)
-    real = c(Mul(), c(Cast(f32), product), factor)
+    if product.tensor_type.dtype != f32:
+        product = c(Cast(f32), product)
     zeros = zero_point.tensor_type.shape
-    return c(QuantizeLinear(axis), real, c.constant(np.ones(zeros), f32), zero_point)
+    unit = c.constant(np.ones(zeros), f32)
+    return c(QuantizeLinear(axis), c(Mul(), product, factor), unit, zero_point)
 
 
 @maps("MatMulInteger")
