@@ -1,0 +1,299 @@
+"""The row sketch: chains of reductions along contiguous rows (softmax, normalizations, norms).
+
+    parallel r over rows:
+      for each stage in order:
+        a reduction:    acc[u, lanes] over the row, then across lanes to one number
+        element-wise:   the row of an output, or a scratch row when later stages read it
+
+All stages share their leading axes (the rows) and read each other at the same row.  What a stage
+gives per row stays in a register or in a scratch row, so the row is in cache from its first to
+its last use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whet.core.types import Shape
+from whet.ir.affine import affine, substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, call
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
+from whet.ir.tensor import Compute, Tensor, stages, subexpressions
+from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, identity_element, loop, split_index
+from whet.schedule.spatial import combine
+from whet.tasks.task import Task
+
+SCRATCH_LIMIT_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A task whose stages share `row_rank` leading axes."""
+
+    task: Task
+    stages: tuple[Compute, ...]
+    row_rank: int
+
+    @property
+    def row_shape(self) -> Shape:
+        return self.stages[-1].shape[: self.row_rank]
+
+
+def find_rows(task: Task) -> Rows | None:
+    """The task as stages over common rows, or None."""
+    found = tuple(t for t in stages(task.outputs) if isinstance(t, Compute))
+    for rank in range(min(len(s.axes) for s in found), -1, -1):
+        if _rows_fit(found, rank):
+            return Rows(task, found, rank)
+    return None
+
+
+def _rows_fit(found: Sequence[Compute], rank: int) -> bool:
+    """True when every stage reads the others at its own row, and a row is small or one number."""
+    shape = found[-1].shape[:rank]
+    for stage in found:
+        if stage.shape[:rank] != shape:
+            return False
+        inner = stage.axes[rank:]
+        reduced = any(isinstance(e, Reduce) for e in subexpressions(stage.body))
+        if reduced and math.prod(a.extent for a in inner) != 1:
+            return False
+        for e in subexpressions(stage.body):
+            if isinstance(e, Read) and isinstance(e.tensor, Compute):
+                same = all(
+                    i is a or (a.extent == 1) for i, a in zip(e.indices[:rank], stage.axes[:rank])
+                )
+                if not same:
+                    return False
+        if not reduced and math.prod(a.extent for a in inner) * 4 > SCRATCH_LIMIT_BYTES * 4:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class RowTiling:
+    """The holes: lanes, vectors in flight, rows per parallel step."""
+
+    lanes: int
+    vectors: int
+    rows_per_step: int
+
+
+def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
+    """The kernel of the task with the given sizes."""
+    rows = math.prod(r.row_shape)
+    steps = -(-rows // t.rows_per_step)
+    p, io = Var("p"), Var("io")
+    row = p * t.rows_per_step + io if rows % t.rows_per_step == 0 else _clipped(p, io, t, rows)
+    writer = _RowWriter(r, t, row)
+    body: tuple[Stmt, ...] = tuple(s for stage in r.stages for s in writer.stage(stage))
+    for buffer in writer.scratch:
+        body = (Allocate(buffer, body),)
+    nest = (loop(p, steps, loop(io, t.rows_per_step, *body), kind="parallel"),)
+    inputs, arguments = arguments_of(r.task, nest, {})
+    outputs = tuple(flat_buffer(r.task.buffers[o]) for o in r.task.outputs)
+    return Kernel(Program(name, inputs, outputs, nest), arguments, r.task.outputs)
+
+
+def _clipped(p: Var, io: Var, t: RowTiling, rows: int) -> Expr:
+    """The last step is moved back to end at the last row."""
+    return call("min", p * t.rows_per_step, rows - t.rows_per_step) + io
+
+
+class _RowWriter:
+    """Writes the stages of one row."""
+
+    def __init__(self, r: Rows, t: RowTiling, row: Expr) -> None:
+        self.r, self.t, self.row = r, t, row
+        self.scratch: list[Buffer] = []
+        self.places: dict[Tensor, Buffer] = {}
+        self.count = 0
+
+    def stage(self, stage: Compute) -> list[Stmt]:
+        reduces = [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]
+        body = flatten_accesses(stage, self.r.task)
+        env: dict[Expr, Expr] = dict(split_index(self.row, stage.axes[: self.r.row_rank]))
+        if reduces or all(a.extent == 1 for a in stage.axes[self.r.row_rank :]):
+            return self.number(stage, body, env)
+        return self.line(stage, body, env)
+
+    # ------------------------------------------------------------------- one number per row
+    def number(self, stage: Compute, body: Expr, env: dict[Expr, Expr]) -> list[Stmt]:
+        """A stage that gives one number per row, kept in a register and stored if wanted."""
+        env = {**env, **{a: as_expr(0) for a in stage.axes[self.r.row_rank :]}}
+        statements: list[Stmt] = []
+        results: dict[Expr, Expr] = {}
+        for reduce in [e for e in subexpressions(body) if isinstance(e, Reduce)]:
+            made, value = self.reduction(reduce, env)
+            statements += made
+            results[reduce] = value
+        value = substitute(self.local(map_expr(body, results.get)), env)
+        place = self.new("number", (), stage)
+        self.places[stage] = place
+        statements.append(Store(place, (), value))
+        if stage in self.r.task.buffers:
+            output = self.r.task.buffers[stage]
+            address = substitute(address_form(output, stage.axes).expr(), env)
+            statements.append(Store(flat_buffer(output), (address,), place[()]))
+        return statements
+
+    def reduction(self, reduce: Reduce, env: dict[Expr, Expr]) -> tuple[list[Stmt], Expr]:
+        """The loops of a reduction along the row and the expression of its result."""
+        axes = [a for a in reduce.axes if a.extent > 1]
+        env = {**env, **{a: as_expr(0) for a in reduce.axes if a.extent == 1}}
+        value = self.local(reduce.value)
+        if not axes:
+            return [], substitute(value, env)
+        self.count += 1
+        variables = {a: Var(f"r{self.count}_{n}") for n, a in enumerate(axes)}
+        last = max(axes, key=lambda a: (-_stride(value, a) if _stride(value, a) else -(1 << 60)))
+        outer = [a for a in axes if a is not last]
+        lanes = min(self.t.lanes, _power_of_two(last.extent))
+        vectors = max(1, min(self.t.vectors, last.extent // lanes))
+        acc = Buffer(f"acc{self.count}", (vectors, lanes), value.dtype, scope="register")
+        self.scratch.append(acc)
+        block = lanes * vectors
+        full, rest = divmod(last.extent, block)
+        j, v, lane = Var(f"j{self.count}"), Var("v"), Var("lane")
+
+        def step(position: Expr) -> Stmt:
+            where = {**env, **variables, last: position}
+            new = combine(reduce.kind, acc[v, lane], substitute(value, where))
+            return Store(acc, (v, lane), new)
+
+        start = Store(acc, (v, lane), identity_element(reduce.kind, value.dtype))
+        each = lambda count, *s: loop(v, count, loop(lane, lanes, *s, kind="vector"), kind="unroll")
+        inner: list[Stmt] = [loop(j, full, each(vectors, step(j * block + v * lanes + lane)))]
+        begin = full * block
+        if rest // lanes:
+            inner.append(each(rest // lanes, step(v * lanes + lane + begin)))
+        tail = rest % lanes
+        extra: Buffer | None = None
+        if tail:
+            begin += rest // lanes * lanes
+            extra = Buffer(f"tail{self.count}", (tail,), value.dtype, scope="register")
+            self.scratch.append(extra)
+            where = {**env, **variables, last: lane + begin}
+            new = combine(reduce.kind, extra[lane], substitute(value, where))
+            inner.append(loop(lane, tail, Store(extra, (lane,), new), kind="vector"))
+        nest = inner
+        for a in reversed(outer):
+            nest = [loop(variables[a], a.extent, *nest)]
+        before: list[Stmt] = [each(vectors, start)]
+        if extra is not None:
+            identity = identity_element(reduce.kind, value.dtype)
+            before.append(loop(lane, tail, Store(extra, (lane,), identity), kind="vector"))
+        after, total = self.across(reduce.kind, acc, extra)
+        return [*before, *nest, *after], total
+
+    def across(self, kind: str, acc: Buffer, extra: Buffer | None) -> tuple[list[Stmt], Expr]:
+        """The accumulators of a reduction combined into one number."""
+        vectors, lanes = acc.shape
+        lane = Var("lane")
+        statements: list[Stmt] = []
+        width = vectors
+        while width > 1:
+            half = width // 2
+            for n in range(half):
+                pair = combine(kind, acc[n, lane], acc[width - 1 - n, lane])
+                statements.append(
+                    loop(lane, lanes, Store(acc, (as_expr(n), lane), pair), kind="vector")
+                )
+            width -= half
+        axis = Axis("across", lanes, "R")
+        total: Expr = Reduce(kind, (axis,), acc[0, axis])
+        if extra is not None:
+            axis = Axis("across", extra.shape[0], "R")
+            total = combine(kind, total, Reduce(kind, (axis,), extra[(axis,)]))
+        return statements, total
+
+    # ------------------------------------------------------------------- one line per row
+    def line(self, stage: Compute, body: Expr, env: dict[Expr, Expr]) -> list[Stmt]:
+        """An element-wise stage over the row."""
+        inner = stage.axes[self.r.row_rank :]
+        last = self.contiguous_axis(stage, inner)
+        outer = [a for a in inner if a is not last]
+        variables: dict[Expr, Expr] = {a: Var(f"c{n}") for n, a in enumerate(outer)}
+        env = {**env, **variables}
+        if stage in self.r.task.buffers:
+            target = flat_buffer(self.r.task.buffers[stage])
+            index = (address_form(self.r.task.buffers[stage], stage.axes).expr(),)
+        else:
+            target = self.new("line", tuple(a.extent for a in inner), stage)
+            self.places[stage] = target
+            index = inner  # type: ignore[assignment]
+        value = self.local(body)
+        lanes = min(self.t.lanes, _power_of_two(last.extent))
+        vectors = max(1, min(self.t.vectors, last.extent // lanes))
+        block = lanes * vectors
+        full, rest = divmod(last.extent, block)
+        j, v, lane = Var("j"), Var("v"), Var("lane")
+
+        def store(position: Expr) -> Stmt:
+            where = {**env, last: position}
+            return Store(target, tuple(substitute(i, where) for i in index), substitute(value, where))
+
+        def each(count: int, position: Expr) -> Stmt:
+            return loop(v, count, loop(lane, lanes, store(position), kind="vector"), kind="unroll")
+
+        nest: list[Stmt] = [loop(j, full, each(vectors, j * block + v * lanes + lane))]
+        begin = full * block
+        if rest // lanes:
+            nest.append(each(rest // lanes, v * lanes + lane + begin))
+        if rest % lanes:
+            begin += rest // lanes * lanes
+            nest.append(loop(lane, rest % lanes, store(lane + begin), kind="vector"))
+        for a in reversed(outer):
+            var = variables[a]
+            assert isinstance(var, Var)
+            nest = [loop(var, a.extent, *nest)]
+        return nest
+
+    def contiguous_axis(self, stage: Compute, inner: Sequence[Axis]) -> Axis:
+        """The inner axis to run lanes along: contiguous in the output, else the longest."""
+        if stage in self.r.task.buffers:
+            strides = self.r.task.buffers[stage].element_strides
+            for axis, stride in zip(stage.axes, strides):
+                if axis in inner and stride == 1 and axis.extent > 1:
+                    return axis
+        return max(reversed(inner), key=lambda a: a.extent > 1)
+
+    # ------------------------------------------------------------------------------ places
+    def new(self, hint: str, shape: Shape, stage: Compute) -> Buffer:
+        self.count += 1
+        scope = "memory" if shape else "register"
+        buffer = Buffer(f"{hint}{self.count}", shape, stage.dtype, scope=scope)  # type: ignore[arg-type]
+        self.scratch.append(buffer)
+        return buffer
+
+    def local(self, e: Expr) -> Expr:
+        """Reads of earlier stages as reads of where their row is kept."""
+
+        def change(x: Expr) -> Expr | None:
+            if isinstance(x, Read) and x.tensor in self.places:
+                place = self.places[x.tensor]
+                at = x.indices[self.r.row_rank :] if place.shape else ()
+                return Read(place, at)
+            return None
+
+        return map_expr(e, change)
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two that is not above n."""
+    return 1 << (n.bit_length() - 1)
+
+
+def _stride(e: Expr, axis: Axis) -> int:
+    """How far the first flat read moves along the axis, 0 if none does."""
+    for x in subexpressions(e):
+        if isinstance(x, Read) and x.indices:
+            step = affine(x.indices[-1]).coefficient(axis)
+            if step:
+                return abs(step)
+    return 0
+
