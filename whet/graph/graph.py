@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -48,10 +48,27 @@ class Input(Value):
 class Constant(Value):
     """A known array.  The array is read-only from here on."""
 
-    __slots__ = ("array", "digest", "type")
+    __slots__ = ("_bucket", "_digest", "array", "type")
 
-    def __init__(self, array: Array, digest: str) -> None:
-        self.array, self.digest, self.type = array, digest, type_of(array)
+    def __init__(self, array: Array, bucket: _Bucket) -> None:
+        self.array, self.type, self._bucket = array, type_of(array), bucket
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of type, shape and elements; hashed when first asked for."""
+        if self._digest is None:
+            self._digest = digest_array(self.array)
+        return self._digest
+
+
+class _Bucket:
+    """The constants that look alike at a few elements: all are kept apart by comparison."""
+
+    __slots__ = ("__weakref__", "constants")
+
+    def __init__(self) -> None:
+        self.constants: WeakSet[Constant] = WeakSet()
 
 
 class Result(Value):
@@ -74,7 +91,7 @@ class Node:
 
 
 _inputs: WeakValueDictionary[tuple[str, TensorType], Input] = WeakValueDictionary()
-_constants: WeakValueDictionary[str, Constant] = WeakValueDictionary()
+_buckets: WeakValueDictionary[tuple[TensorType, bytes], _Bucket] = WeakValueDictionary()
 _nodes: WeakValueDictionary[tuple[Op, tuple[int, ...]], Node] = WeakValueDictionary()
 
 
@@ -84,16 +101,40 @@ def make_input(name: str, type: TensorType) -> Input:
 
 
 def make_constant(array: Array) -> Constant:
-    """The constant with these elements (arrays of equal content are one constant)."""
+    """The constant with these elements (arrays of equal content are one constant).
+
+    Weights are large and seldom equal, so a few elements tell most of them apart, and only
+    those that agree there are compared as a whole.
+    """
     array = np.asarray(array)
-    digest = digest_array(array)
-    found = _constants.get(digest)
-    if found is None:
-        array = array.view()
-        array.flags.writeable = False
-        found = Constant(array, digest)
-        _constants[digest] = found
-    return found
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    key = (type_of(array), _sample(array))
+    bucket = _buckets.get(key)
+    if bucket is None:
+        bucket = _buckets[key] = _Bucket()
+    for found in bucket.constants:
+        if _same_bits(found.array, array):
+            return found
+    array = array.view()
+    array.flags.writeable = False
+    made = Constant(array, bucket)
+    bucket.constants.add(made)
+    return made
+
+
+def _sample(array: Array) -> bytes:
+    """The bytes of up to 256 elements spread over the array."""
+    if array.size <= 256:
+        return array.tobytes()
+    return bytes(array.flat[np.linspace(0, array.size - 1, 256).astype(np.int64)].tobytes())
+
+
+def _same_bits(left: Array, right: Array) -> bool:
+    if left is right:
+        return True
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (left, right))
+    return bool(np.array_equal(a, b))
 
 
 def apply(op: Op, *inputs: Value) -> tuple[Result, ...]:

@@ -45,11 +45,11 @@ class GraphSummary:
 def summarize(graph: Graph) -> GraphSummary:
     """The summary of a graph; bodies of scans count for weights and flops, not as nodes."""
     counts = Counter(node.op.name for node in graph.nodes)
-    weights = {c.digest: c.tensor_type.nbytes for c in _constants(graph)}
+    weights = set(_constants(graph))
     return GraphSummary(
         dict(counts.most_common()),
         sum(map(node_flops, graph.nodes)),
-        sum(weights.values()),
+        sum(c.tensor_type.nbytes for c in weights),
         sum(_result_bytes(node) for node in graph.nodes),
         _peak_bytes(graph),
     )
