@@ -99,7 +99,15 @@ class NodeConverter:
             f"{describe(node)} is nested more than {MAX_DEPTH} levels deep",
             kind=ModelError,
         )
-        read = [scope.values[name] for name in names_read(node)]
+        read = []
+        for name in names_read(node):
+            check(
+                name in scope.values,
+                "WH2003",
+                f"{describe(node)} reads '{name}', which nothing produces",
+                kind=ModelError,
+            )
+            read.append(scope.values[name])
         if any(isinstance(v, Failed) for v in read):
             raise Reported
         if any(map(is_dynamic, read)):
@@ -255,7 +263,7 @@ class NodeConverter:
 
 
 def _result(values: ChainMap[str, Converted], name: str) -> Converted:
-    value = values[name]
+    value = values.get(name)  # a function body may leave out outputs that nobody asks for
     if isinstance(value, Failed):
         raise Reported
     return value
