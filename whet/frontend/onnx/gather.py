@@ -7,7 +7,7 @@ from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.graph import Value
 from whet.ops.gather import Gather, GatherElements, GatherNd, OneHot
 from whet.ops.movement import Reshape
-from whet.ops.scatter import ScatterElements, ScatterNd, TensorScatter
+from whet.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd, TensorScatter
 from whet.ops.select import ReverseSequence, TopK
 
 
@@ -33,8 +33,7 @@ def gather_nd(c: Context) -> Value:
 @maps("OneHot", since=9)
 def one_hot(c: Context) -> Value:
     axis = normalized_axis(c.attr("axis", -1), c.type(0).rank + 1)
-    (depth,) = c.const_ints(1)
-    return c(OneHot(axis, depth), c.input(0), c.input(2))
+    return c(OneHot(axis, c.const_int(1)), c.input(0), c.input(2))
 
 
 @maps("ArrayFeatureExtractor", domain="ai.onnx.ml")
@@ -49,18 +48,20 @@ def array_feature_extractor(c: Context) -> Value:
 @maps("Scatter", since=9)
 @maps("ScatterElements", since=11)
 def scatter_elements(c: Context) -> Value:
-    op = ScatterElements(_axis(c), c.attr("reduction", "none"))
+    op = ScatterElements(_axis(c), c.choice("reduction", "none", REDUCTIONS))
     return c(op, c.input(0), c.input(1), c.input(2))
 
 
 @maps("ScatterND", since=11)
 def scatter_nd(c: Context) -> Value:
-    return c(ScatterNd(c.attr("reduction", "none")), c.input(0), c.input(1), c.input(2))
+    op = ScatterNd(c.choice("reduction", "none", REDUCTIONS))
+    return c(op, c.input(0), c.input(1), c.input(2))
 
 
 @maps("TensorScatter", since=24)
 def tensor_scatter(c: Context) -> Value:
-    op = TensorScatter(_axis(c, default=-2), c.attr("mode", "linear") == "circular")
+    mode = c.choice("mode", "linear", ("linear", "circular"))
+    op = TensorScatter(_axis(c, default=-2), mode == "circular")
     starts = c.optional(2)
     if starts is None:
         starts = c.constant([0] * c.type(0).shape[0], i64)
@@ -70,8 +71,7 @@ def tensor_scatter(c: Context) -> Value:
 # -------------------------------------------------------------------------------------- choose
 @maps("TopK", since=10)
 def top_k(c: Context) -> tuple[Value, ...]:
-    (k,) = c.const_ints(1)
-    return _top_k(c, k)
+    return _top_k(c, c.const_int(1))
 
 
 @maps("TopK")

@@ -103,12 +103,29 @@ class Context:
         """The integers behind input number `index`, flattened."""
         return tuple(int(v) for v in np.ravel(self.const(index)))
 
+    def const_int(self, index: int) -> int:
+        """The one integer behind input number `index`."""
+        values = self.const_ints(index)
+        self.require(len(values) == 1, f"input {index} must be a single number")
+        return values[0]
+
     def constant(self, data: Any, dtype: DType) -> Value:
         """A constant tensor."""
         return self.builder.constant(np.asarray(data, dtype.numpy))
 
     def unsupported(self, reason: str) -> NoReturn:
         raise Unsupported(reason)
+
+    def require(self, condition: bool, reason: str) -> None:
+        """Refuse the node unless the condition holds."""
+        if not condition:
+            raise Unsupported(reason)
+
+    def choice(self, name: str, default: str, allowed: Sequence[str]) -> Any:
+        """A text attribute, which must be one of the allowed words."""
+        value = self.attr(name, default)
+        self.require(value in allowed, f"{name} '{value}'")
+        return value
 
 
 def array_of(value: Value) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 from whet.core.types import broadcast_shapes
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
@@ -12,6 +13,7 @@ from whet.ops.movement import (
     Concat,
     Expand,
     Pad,
+    PadMode,
     Reshape,
     Slice,
     Split,
@@ -82,8 +84,8 @@ def squeeze(c: Context) -> Value:
         removed = {n for n, d in enumerate(x.shape) if d == 1}
     else:
         removed = {normalized_axis(a, x.rank) for a in given}
-    if any(x.shape[a] != 1 for a in removed):
-        c.unsupported(f"axes {sorted(removed)} of {x} are not all of extent 1")
+    c.require(all(x.shape[a : a + 1] == (1,) for a in removed),
+              f"axes {sorted(removed)} of {x} are not all of extent 1")  # fmt: skip
     return c(Reshape(tuple(d for n, d in enumerate(x.shape) if n not in removed)), c.input(0))
 
 
@@ -103,10 +105,10 @@ def unsqueeze(c: Context) -> Value:
 
 @maps("DepthToSpace")
 def depth_to_space(c: Context) -> Value:
-    n, depth, h, w = c.type(0).shape
-    block = c.attr("blocksize")
+    n, depth, h, w, block = _image_blocks(c)
     channels = depth // (block * block)
-    if c.attr("mode", "DCR") == "DCR":
+    c.require(channels * block * block == depth, "blocks do not divide the depth")
+    if c.choice("mode", "DCR", ("DCR", "CRD")) == "DCR":
         parts, order = (n, block, block, channels, h, w), (0, 3, 4, 1, 5, 2)
     else:
         parts, order = (n, channels, block, block, h, w), (0, 1, 4, 2, 5, 3)
@@ -114,12 +116,21 @@ def depth_to_space(c: Context) -> Value:
     return c(Reshape((n, channels, h * block, w * block)), blocks)
 
 
+def _image_blocks(c: Context) -> tuple[int, int, int, int, int]:
+    """The four extents of the input and the block size."""
+    x, block = c.type(0), c.attr("blocksize")
+    c.require(x.rank == 4 and block >= 1, f"blocks of {block} in {x}")
+    n, channels, h, w = x.shape
+    return n, channels, h, w, block
+
+
 @maps("SpaceToDepth")
 def space_to_depth(c: Context) -> Value:
-    n, channels, h, w = c.type(0).shape
-    block = c.attr("blocksize")
+    n, channels, h, w, block = _image_blocks(c)
+    c.require(h % block == 0 and w % block == 0, "blocks do not divide the image")
     parts = (n, channels, h // block, block, w // block, block)
-    order = (0, 3, 5, 1, 2, 4) if c.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    depth_first = c.choice("mode", "DCR", ("DCR", "CRD")) == "DCR"
+    order = (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4)
     blocks = c(Transpose(order), c(Reshape(parts), c.input(0)))
     return c(Reshape((n, channels * block * block, h // block, w // block)), blocks)
 
@@ -137,10 +148,9 @@ def tile(c: Context) -> Value:
 
 @maps("Tile")
 def tile_one_axis(c: Context) -> Value:
-    (count,), (axis,) = c.const_ints(1), c.const_ints(2)
-    repeats = [1] * c.type(0).rank
-    repeats[axis] = count
-    return c(Tile(tuple(repeats)), c.input(0))
+    count, axis = c.const_int(1), normalized_axis(c.const_int(2), c.type(0).rank)
+    repeats = tuple(count if n == axis else 1 for n in range(c.type(0).rank))
+    return c(Tile(repeats), c.input(0))
 
 
 @maps("Concat")
@@ -152,6 +162,7 @@ def concat(c: Context) -> Value:
 @maps("Split")
 def split(c: Context) -> tuple[Value, ...]:
     x = c.type(0)
+    c.require(x.rank > 0, "a scalar has no axes")
     axis = normalized_axis(c.attr("axis", 0), x.rank)
     extent = x.shape[axis]
     sizes: Sequence[int] | None = c.attr("split")
@@ -159,8 +170,8 @@ def split(c: Context) -> tuple[Value, ...]:
         sizes = c.const_ints(1)
     if sizes is None:
         count = c.attr("num_outputs", c.n_outputs)
-        if c.opset < 18 and extent % count:
-            c.unsupported(f"axis {axis} of {x} does not divide into {count} equal parts")
+        c.require(count >= 1 and (c.opset >= 18 or extent % count == 0),
+                  f"axis {axis} of {x} does not divide into {count} equal parts")  # fmt: skip
         part = -(-extent // count)
         sizes = [max(0, min(part, extent - n * part)) for n in range(count)]
     return c.results(Split(axis, tuple(sizes)), c.input(0))
@@ -188,11 +199,11 @@ def _slice(
     x = c.type(0)
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
+    c.require(len(starts) == len(ends) == len(axes) == len(steps) <= x.rank and 0 not in steps,
+              f"starts, ends, axes and steps do not fit {x}")  # fmt: skip
     kept = [range(d) for d in x.shape]
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in zip(starts, ends, axes, steps):
         n = normalized_axis(axis, x.rank)
-        if step == 0:
-            c.unsupported("a step of 0")
         kept[n] = _clamped_range(start, end, step, x.shape[n])
     return slice_ranges(c, c.input(0), kept)
 
@@ -232,6 +243,7 @@ def pad_by_inputs(c: Context) -> Value:
     x = c.type(0)
     pads = c.const_ints(1)
     axes = range(x.rank) if c.optional(3) is None else c.const_ints(3)
+    c.require(len(pads) == 2 * len(axes), f"{len(pads)} pads for {len(axes)} axes")
     befores, afters = [0] * x.rank, [0] * x.rank
     for n, axis in enumerate(axes):
         at = normalized_axis(axis, x.rank)
@@ -239,15 +251,21 @@ def pad_by_inputs(c: Context) -> Value:
     value = c.optional(2)
     if value is None:
         value = c.constant(0, x.dtype)
-    return pad(c, c.input(0), befores, afters, c.attr("mode", "constant"), value)
+    return pad(c, c.input(0), befores, afters, _pad_mode(c), value)
 
 
 @maps("Pad")
 def pad_by_attributes(c: Context) -> Value:
     pads = c.attr("pads", c.attr("paddings"))
     half = len(pads) // 2
+    c.require(half == c.type(0).rank, f"{len(pads)} pads for {c.type(0)}")
     value = c.constant(c.attr("value", 0.0), c.type(0).dtype)
-    return pad(c, c.input(0), pads[:half], pads[half:], c.attr("mode", "constant"), value)
+    return pad(c, c.input(0), pads[:half], pads[half:], _pad_mode(c), value)
+
+
+def _pad_mode(c: Context) -> PadMode:
+    mode: PadMode = c.choice("mode", "constant", get_args(PadMode))
+    return mode
 
 
 def pad(
@@ -255,12 +273,10 @@ def pad(
     x: Value,
     befores: Sequence[int],
     afters: Sequence[int],
-    mode: str,
+    mode: PadMode,
     value: Value,
 ) -> Value:
     """The value with a border; a negative width cuts off as much."""
-    if mode not in ("constant", "reflect", "edge", "wrap"):
-        c.unsupported(f"mode {mode}")
     shape = x.tensor_type.shape
     kept = [
         range(min(max(-before, 0), d), max(d - max(-after, 0), 0))
@@ -271,15 +287,16 @@ def pad(
     if not any(widths):
         return inner
     scalar = value if value.tensor_type.shape == () else c(Reshape(()), value)
-    return c(Pad(widths, mode), inner, scalar)  # type: ignore[arg-type]
+    return c(Pad(widths, mode), inner, scalar)
 
 
 @maps("CenterCropPad")
 def center_crop_pad(c: Context) -> Value:
     x = c.type(0)
-    axes = c.attr("axes", range(x.rank))
+    axes, wanted = c.attr("axes", range(x.rank)), c.const_ints(1)
+    c.require(len(axes) == len(wanted) <= x.rank, f"{len(wanted)} extents for {len(axes)} axes")
     target = list(x.shape)
-    for axis, extent in zip(axes, c.const_ints(1), strict=True):
+    for axis, extent in zip(axes, wanted):
         target[normalized_axis(axis, x.rank)] = extent
     kept, befores, afters = [], [], []
     for old, new in zip(x.shape, target):
@@ -294,9 +311,6 @@ def center_crop_pad(c: Context) -> Value:
 
 @maps("Trilu")
 def trilu(c: Context) -> Value:
-    (k,) = (0,) if c.optional(1) is None else c.const_ints(1)
-    rank = c.type(0).rank
-    if rank < 2:
-        c.unsupported(f"rank {rank}")
+    k = 0 if c.optional(1) is None else c.const_int(1)
     limit = sum(c.type(0).shape[-2:])
     return c(Trilu(bool(c.attr("upper", 1)), max(-limit, min(limit, k))), c.input(0))

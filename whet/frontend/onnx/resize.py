@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.graph import Value
-from whet.ops.resample import NearestMode, ResizeMode
+from whet.ops.resample import Coordinates, NearestMode, ResizeMode
 from whet.ops.resize import Resize
 
 MODES: dict[str, ResizeMode] = {
@@ -22,30 +23,30 @@ MODES: dict[str, ResizeMode] = {
     "bilinear": "linear",
     "cubic": "cubic",
 }
+POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 @maps("Resize", since=11)
 def resize(c: Context) -> Value:
     x = c.type(0)
     axes = [normalized_axis(a, x.rank) for a in c.attr("axes") or range(x.rank)]
-    shape, scales = list(x.shape), [1.0] * x.rank
+    old = [x.shape[a] for a in axes]
     if _given(c, 2):
-        for axis, scale in zip(axes, map(float, c.const(2)), strict=True):
-            scales[axis], shape[axis] = scale, _scaled(x.shape[axis], scale)
-    elif _given(c, 3):
-        old = [x.shape[a] for a in axes]
-        new, factors = _resolve_sizes(c, old, c.const_ints(3))
-        for axis, extent, factor in zip(axes, new, factors, strict=True):
-            shape[axis], scales[axis] = extent, factor
+        factors = _floats(c, 2, len(axes))
+        new = [_scaled(d, f) for d, f in zip(old, factors)]
     else:
-        c.unsupported("neither scales nor sizes are given")
-    coordinates = c.attr("coordinate_transformation_mode", "half_pixel")
+        c.require(_given(c, 3), "neither scales nor sizes are given")
+        new, factors = _resolve_sizes(c, old, c.const_ints(3))
+    shape, scales = list(x.shape), [1.0] * x.rank
+    for axis, extent, factor in zip(axes, new, factors):
+        shape[axis], scales[axis] = extent, factor
+    coordinates = c.choice("coordinate_transformation_mode", "half_pixel", get_args(Coordinates))
     op = Resize(
         tuple(shape),
         tuple(scales),
         mode=_mode(c),
         coordinates=coordinates,
-        nearest=c.attr("nearest_mode", "round_prefer_floor"),
+        nearest=c.choice("nearest_mode", "round_prefer_floor", get_args(NearestMode)),
         cubic_coeff_a=float(c.attr("cubic_coeff_a", -0.75)),
         exclude_outside=bool(c.attr("exclude_outside", 0)),
         antialias=bool(c.attr("antialias", 0)),
@@ -61,6 +62,13 @@ def _given(c: Context, index: int) -> bool:
     return value is not None and value.tensor_type.size > 0
 
 
+def _floats(c: Context, index: int, count: int) -> list[float]:
+    """The numbers behind an input, one for each of `count` things."""
+    values = [float(v) for v in np.ravel(c.const(index))]
+    c.require(len(values) == count, f"input {index} must hold {count} numbers")
+    return values
+
+
 def _scaled(extent: int, scale: float) -> int:
     """The new extent, in f32 like the factor itself: 0.7 of 10 is 7."""
     return int(np.floor(np.float32(extent) * np.float32(scale)))
@@ -70,28 +78,25 @@ def _resolve_sizes(
     c: Context, old: Sequence[int], wanted: Sequence[int]
 ) -> tuple[list[int], list[float]]:
     """New extents and factors of the resized axes under the aspect-ratio policy."""
-    factors = [w / d for w, d in zip(wanted, old, strict=True)]
-    policy = c.attr("keep_aspect_ratio_policy", "stretch")
+    c.require(len(wanted) == len(old), f"{len(wanted)} sizes for {len(old)} axes")
+    c.require(0 not in old, "an axis without extent")
+    factors = [w / d for w, d in zip(wanted, old)]
+    policy = c.choice("keep_aspect_ratio_policy", "stretch", POLICIES)
     if policy == "stretch":
         return list(wanted), factors
-    if policy not in ("not_larger", "not_smaller"):
-        c.unsupported(f"keep_aspect_ratio_policy {policy}")
     factor = min(factors) if policy == "not_larger" else max(factors)
     return [math.floor(factor * d + 0.5) for d in old], [factor] * len(old)
 
 
 def _mode(c: Context) -> ResizeMode:
-    name = c.attr("mode", "nearest")
-    if name not in MODES:
-        c.unsupported(f"mode {name}")
-    return MODES[name]
+    return MODES[c.choice("mode", "nearest", tuple(MODES))]
 
 
 def _roi(c: Context, axes: Sequence[int]) -> tuple[float, ...]:
     """Starts and ends of all axes; those that are not listed are read whole."""
     rank = c.type(0).rank
     starts, ends = [0.0] * rank, [1.0] * rank
-    given = [float(v) for v in c.const(1)]
+    given = _floats(c, 1, 2 * len(axes))
     for n, axis in enumerate(axes):
         starts[axis], ends[axis] = given[n], given[len(axes) + n]
     return (*starts, *ends)
@@ -100,16 +105,19 @@ def _roi(c: Context, axes: Sequence[int]) -> tuple[float, ...]:
 # ----------------------------------------------------------------------------- before opset 11
 @maps("Resize", "Upsample", since=9)
 def resize_by_scales(c: Context) -> Value:
-    return _scale(c, [float(s) for s in c.const(1)])
+    return _scale(c, _floats(c, 1, c.type(0).rank))
 
 
 @maps("Upsample", since=7)
 def upsample_by_attribute(c: Context) -> Value:
-    return _scale(c, c.attr("scales"))
+    scales = c.attr("scales")
+    c.require(len(scales) == c.type(0).rank, f"{len(scales)} scales for {c.type(0)}")
+    return _scale(c, scales)
 
 
 @maps("Upsample")
 def upsample_image(c: Context) -> Value:
+    c.require(c.type(0).rank == 4, f"{c.type(0)} is not a batch of images")
     return _scale(c, [1.0, 1.0, c.attr("height_scale"), c.attr("width_scale")])
 
 
@@ -125,7 +133,7 @@ def _scale(c: Context, scales: Sequence[float]) -> Value:
     for factors, rounding in passes:
         if any(f != 1.0 for f in factors):
             old = y.tensor_type.shape
-            shape = tuple(_scaled(d, f) for d, f in zip(old, factors, strict=True))
+            shape = tuple(_scaled(d, f) for d, f in zip(old, factors))
             op = Resize(
                 shape, tuple(factors), mode=_mode(c), coordinates="asymmetric", nearest=rounding
             )
