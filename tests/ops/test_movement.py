@@ -203,3 +203,29 @@ def test_center_crop_pad(same_as_onnxruntime: Compare) -> None:
     x = RNG.standard_normal((5, 4, 3)).astype(np.float32)
     same_as_onnxruntime("CenterCropPad", [x, ints(2, 7, 3)])
     same_as_onnxruntime("CenterCropPad", [x, ints(8, 1)], axes=[-1, 0])
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "problem"),
+    [
+        ("DepthToSpace", [X], {"blocksize": 2}, "blocks of 2"),
+        ("SpaceToDepth", [X[None]], {"blocksize": 3}, "do not divide the image"),
+        ("Slice", [X, ints(0), ints(1, 2)], {}, "do not fit"),
+        ("Slice", [X, ints(0), ints(1), ints(0), ints(0)], {}, "do not fit"),
+        ("Pad", [X, ints(1, 1)], {}, "2 pads for 3 axes"),
+        ("Pad", [X, ints(*[0] * 6)], {"mode": "mirror"}, "mode 'mirror'"),
+        ("Split", [np.float32(1)], {"num_outputs": 1}, "no axes"),
+        ("Squeeze", [X, ints(0)], {}, "not all of extent 1"),
+        ("CenterCropPad", [X, ints(1)], {}, "1 extents for 3 axes"),
+    ],
+)
+def test_inconsistent_nodes_are_refused(
+    op_type: str,
+    inputs: list[object],
+    attributes: dict[str, object],
+    problem: str,
+    whet_node: Callable[..., list[np.ndarray]],
+) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        whet_node(op_type, inputs, **attributes)
+    assert problem in str(caught.value)
