@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from whet.core.dtypes import NUMERIC, DType, compute_dtype, dtype_of, f16, f32, i32
-from whet.core.types import Array, Shape, TensorType
+from whet.core.types import Array, Shape, TensorType, type_of
 from whet.ir.expr import Axis, Expr, as_expr, cast, const, select
 from whet.ir.tensor import Compute, Tensor, compute, sum_
 from whet.ops.base import Op, Sample, law, operator, require
@@ -126,6 +126,17 @@ class Conv(Op):
             f"perm=[1, 0, 2, 3]), v, {POINT}), perm=[1, 0, 2, 3]), {UNEVEN})", "real",
             when=("groups == 1", "the kernel of v is 1x1"),
             x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(5, 4, 1, 1)),
+        # Padding can be done beforehand, and a border of zeros around the filters asks for it.
+        law(f"conv(x, w, {UNEVEN}, groups=2) = conv(pad(x, 0, pads=[0, 0, 1, 0, 0, 0, 1, 2]), w, "
+            "strides=[1, 2], pads=[0, 0, 0, 0], dilations=[1, 1], groups=2)", "exact",
+            x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
+        law(f"conv(x, w, {UNEVEN}, groups=2) = conv(x, pad(w, 0, pads=[0, 0, 1, 1, 0, 0, 1, 1]), "
+            "strides=[1, 2], pads=[2, 1, 2, 3], dilations=[1, 1], groups=2)", "real",
+            x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
+        # Kernel 1 and stride 1 is a matrix product over the channels.
+        law(f"conv(x, w, {POINT}) = reshape(matmul(reshape(w, shape=[4, 3]), "
+            "reshape(x, shape=[2, 3, 20])), shape=[2, 4, 4, 5])", "real",
+            when=("groups == 1", "the kernel is 1x1"), x=(2, 3, 4, 5), w=(4, 3, 1, 1)),
         # The transposed image under transposed filters gives the transposed result.
         law("transpose(conv(x, w, strides=[1, 2], pads=[0, 1, 2, 3], dilations=[2, 1]), "
             "perm=[0, 1, 3, 2]) = conv(transpose(x, perm=[0, 1, 3, 2]), "
@@ -249,15 +260,19 @@ class ConvTranspose(Op):
 
     def reference(self, x: Array, w: Array) -> Array:
         inner = compute_dtype(dtype_of(x)).numpy
-        n, spatial, kernel = len(x), x.shape[2:], w.shape[2:]
-        channels, per_group = len(w) // self.groups, w.shape[1]
-        image = self.infer(*(TensorType(a.shape, dtype_of(a)) for a in (x, w))).shape[2:]
-        filters = w.astype(inner, copy=False).reshape(self.groups, channels, -1)
+        out = self.infer(type_of(x), type_of(w)).shape
+        spatial, window = x.shape[2:], self.window(w.shape)
+        filters = w.astype(inner, copy=False).reshape(self.groups, len(w) // self.groups, -1)
+        filters = np.swapaxes(filters, 1, 2)
         values = x.astype(inner, copy=False)
-        values = values.reshape(n, self.groups, channels, math.prod(spatial))
-        columns = matrix_product(np.swapaxes(filters, 1, 2), values)
-        columns = columns.reshape(n, self.groups * per_group, *kernel, *spatial)
-        return self.window(w.shape).overlap_add(columns, image).astype(x.dtype)
+        values = values.reshape(len(x), self.groups, -1, math.prod(spatial))
+        result = np.empty(out, x.dtype)
+        image_bytes = out[1] * math.prod((*window.kernel, *spatial)) * inner.itemsize
+        for images, _ in _blocks(len(x), 1, image_bytes):
+            columns = matrix_product(filters, values[images])
+            columns = columns.reshape(-1, out[1], *window.kernel, *spatial)
+            result[images] = window.overlap_add(columns, out[2:])
+        return result
 
     axioms = (
         law(f"conv_transpose(x, add(w, v), {SPREAD}, groups=2) = "

@@ -128,6 +128,12 @@ class MaxPool(Pool):
             f"max_pool(concat(x, y, axis=0), {POOL})", "exact", x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
         law(f"max_pool(add(x, s), {POOL}) = add(max_pool(x, {POOL}), s)", "exact",
             x=(2, 3, 5, 6), s=(1, 3, 1, 1)),
+        law(f"max_pool(x, {POOL}) = max_pool(pad(x, -inf, pads=[0, 0, 1, 0, 0, 0, 1, 1]), "
+            "kernel=[3, 2], strides=[1, 2], pads=[0, 0, 0, 0], dilations=[1, 1])", "exact",
+            x=(2, 3, 5, 6)),
+        law("max_pool(x, kernel=[5, 6], strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]) = "
+            "reduce_max(x, axes=[2, 3], keepdims=true)", "exact",
+            when=("the kernel is the image",), x=(2, 3, 5, 6)),
         # Windows of windows: 2 of 3 in a row span 4, and rows can be pooled before columns.
         law("max_pool(max_pool(x, kernel=[3, 3], strides=[1, 1], pads=[0, 0, 0, 0], "
             "dilations=[1, 1]), kernel=[2, 2], strides=[1, 1], pads=[0, 0, 0, 0], "
@@ -270,6 +276,18 @@ class AvgPool(Pool):
             f"avg_pool(concat(x, y, axis=1), {POOL})", "exact", x=(2, 3, 5, 6), y=(2, 4, 5, 6)),
         law(f"concat(avg_pool(x, {POOL}), avg_pool(y, {POOL}), axis=0) = "
             f"avg_pool(concat(x, y, axis=0), {POOL})", "exact", x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
+        law("avg_pool(x, kernel=[5, 6], strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]) = "
+            "reduce_mean(x, axes=[2, 3], keepdims=true)", "real",
+            when=("the kernel is the image",), x=(2, 3, 5, 6)),
+        # Where all windows count alike, it is a depthwise convolution.
+        law(f"avg_pool(x, {POOL}, count_include_pad=true) = "
+            "conv(x, expand(0.16666666666666666, shape=[3, 1, 3, 2]), strides=[1, 2], "
+            "pads=[1, 0, 1, 1], dilations=[1, 1], groups=3)", "real",
+            when=("count_include_pad or there is no padding", "no window runs over the end"),
+            x=(2, 3, 5, 6)),
+        law(f"avg_pool(x, {POOL}, count_include_pad=true) = "
+            "avg_pool(pad(x, 0, pads=[0, 0, 1, 0, 0, 0, 1, 1]), kernel=[3, 2], strides=[1, 2], "
+            "pads=[0, 0, 0, 0], dilations=[1, 1])", "exact", x=(2, 3, 5, 6)),
         # Channel mixing commutes with averaging in space.
         law(f"avg_pool(conv(x, w, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]), {POOL}) "
             f"= conv(avg_pool(x, {POOL}), w, strides=[1, 1], pads=[0, 0, 0, 0], "
