@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from whet.core.dtypes import DType, bf16, f16, f32, f64
-from whet.core.types import Array, type_of
+from whet.core.dtypes import DType, bf16, f16, f32, f64, i32
+from whet.core.types import Array, TensorType, type_of
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ir.evaluate import evaluate
 from whet.ir.program import run
 from whet.ir.tensor import placeholder
+from whet.ops.arithmetic import Add
 from whet.ops.base import REGISTRY, Sample
 
 OPERATORS = sorted(REGISTRY)
@@ -56,19 +57,23 @@ def check_same(got: Array, expected: Array, what: str) -> None:
     )
 
 
+def check_sample(sample: Sample, rng: np.random.Generator) -> None:
+    arrays = sample.arrays(rng)
+    with np.errstate(all="ignore"):
+        expected = sample.op.run_reference(arrays)
+        got = second_meaning(sample, arrays)
+    shown = f"{sample.op} on {', '.join(map(str, sample.types))}"
+    assert len(got) == len(expected), shown
+    for a, b in zip(got, expected):
+        check_same(a, b, shown)
+
+
 @pytest.mark.parametrize("name", [n for n in OPERATORS if not REGISTRY[n].host])
 def test_reference_agrees(name: str) -> None:
     cls = REGISTRY[name]
     rng = np.random.default_rng(sum(name.encode()))
     for sample in (*cls.samples(), *(cls.sample(rng) for _ in range(RANDOM_SAMPLES))):
-        arrays = sample.arrays(rng)
-        with np.errstate(all="ignore"):
-            expected = sample.op.run_reference(arrays)
-            got = second_meaning(sample, arrays)
-        shown = f"{sample.op} on {', '.join(map(str, sample.types))}"
-        assert len(got) == len(expected), shown
-        for a, b in zip(got, expected):
-            check_same(a, b, shown)
+        check_sample(sample, rng)
 
 
 @pytest.mark.parametrize("name", [n for n in OPERATORS if REGISTRY[n].host])
@@ -77,3 +82,14 @@ def test_host_operators_run(name: str) -> None:
     rng = np.random.default_rng(sum(name.encode()))
     for sample in (*cls.samples(), *(cls.sample(rng) for _ in range(RANDOM_SAMPLES))):
         sample.op.run_reference(sample.arrays(rng))  # checks rank and element types
+
+
+@pytest.mark.parametrize("dtype", [f32, bf16, i32])
+def test_a_difference_is_noticed(dtype: DType) -> None:
+    class Wrong(Add):
+        """Adds by tensor expressions and subtracts by NumPy."""
+
+        numpy = staticmethod(np.subtract)
+
+    with pytest.raises(AssertionError, match="add on"):
+        check_sample(Sample(Wrong(), (TensorType((3,), dtype),) * 2), np.random.default_rng(0))

@@ -221,7 +221,7 @@ class Gelu(Activation):
         if self.approximate == "none":
             return x / 2 + x / 2 * erf(x / ROOT_2)
         # (1 + tanh(u)) / 2 is the logistic function of 2u.
-        return x / (1 + np.exp(-2 * ROOT_2_OVER_PI * (x + 0.044715 * np.power(x, 3))))
+        return x / (1 + np.exp(-2 * ROOT_2_OVER_PI * (x + 0.044715 * x * x * x)))
 
     @classmethod
     def instances(cls) -> tuple[Self, ...]:
