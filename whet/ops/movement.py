@@ -391,7 +391,8 @@ class Slice(Op):
                 "starts, stops and steps must list every axis, and no step is 0", x,
                 code="WH1104")  # fmt: skip
         for kept, extent in zip(self.ranges(), x.shape):
-            require(not kept or (min(kept) >= 0 and max(kept) < extent), self,
+            ends = (kept[0], kept[-1]) if kept else (0, -1)  # min and max of a range walk it
+            require(not kept or (min(ends) >= 0 and max(ends) < extent), self,
                     f"{kept} leaves an axis of extent {extent}", x, code="WH1104")  # fmt: skip
         return x.with_shape([len(kept) for kept in self.ranges()])
 
