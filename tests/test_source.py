@@ -1,0 +1,56 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from whet.core.errors import CODES
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "whet").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+MAX_LINES = 600
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [p.relative_to(ROOT).as_posix() for p in paths]
+
+
+def test_modules_stay_readable() -> None:
+    long = {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > MAX_LINES}
+    assert not long
+
+
+def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
+    assert not [p for p in SOURCES if p.stem in ("utils", "util", "helpers", "misc", "common")]
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [p for p in SOURCES if p.read_text().strip() and not p.read_text().startswith('"""')]
+    assert not names(silent)
+
+
+@pytest.mark.parametrize("word", ["TODO", "FIXME", "XXX"])
+def test_nothing_is_left_to_do(word: str) -> None:
+    here = Path(__file__)
+    found = [p for p in SOURCES + TESTS if p != here and re.search(rf"\b{word}\b", p.read_text())]
+    assert not names(found)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_code_is_raised(code: str) -> None:
+    listing = ROOT / "whet" / "core" / "errors.py"
+    assert any(code in p.read_text() for p in SOURCES if p != listing)
+
+
+def test_every_raised_code_is_listed() -> None:
+    raised = {c for p in SOURCES for c in re.findall(r"\bWH\d{4}\b", p.read_text())}
+    assert raised <= set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_code_is_tested(code: str) -> None:
+    assert any(code in p.read_text() for p in TESTS), f"no test mentions {code}"
