@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from whet.core.dtypes import f16, f32
-from whet.core.errors import OperatorError
+from whet.core.errors import OperatorError, UnsupportedError
 from whet.core.types import Array, TensorType
 from whet.frontend.onnx.contraction import explicit_terms
 from whet.ops import conv as conv_module
@@ -285,3 +285,23 @@ def test_half_precision_convolution_rounds_once() -> None:
     (precise,) = op.run_reference((x.astype(np.float64), w.astype(np.float64)))
     assert got.dtype == f16.numpy
     np.testing.assert_allclose(got, precise, rtol=2**-10, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "problem"),
+    [
+        ("Conv", {"auto_pad": "SAME_UPPER", "strides": [0, 0]}, "strides"),
+        ("Conv", {"pads": [1]}, "pads"),
+        ("Conv", {"kernel_shape": [2, 2]}, "kernel_shape"),
+        ("Conv", {"auto_pad": "DIFFERENT"}, "auto_pad 'DIFFERENT'"),
+        ("ConvTranspose", {"dilations": [1]}, "dilations"),
+        ("MaxRoiPool", {"pooled_shape": [1, 1, 1]}, "pooled_shape"),
+    ],
+)
+def test_refused_attributes(
+    op_type: str, attributes: dict[str, Any], problem: str, whet_node: Callable[..., list[Array]]
+) -> None:
+    x, w = np.zeros((1, 2, 5, 5), np.float32), np.zeros((2, 2, 3, 3), np.float32)
+    with pytest.raises(UnsupportedError) as caught:
+        whet_node(op_type, [x, w], **attributes)
+    assert problem in str(caught.value)

@@ -165,8 +165,10 @@ def deform_conv(c: Context) -> Value:
 @maps("CausalConvWithState", since=27)
 def causal_conv_with_state(c: Context) -> tuple[Value, Value]:
     """A depthwise convolution of the past state followed by the input; the end is the state."""
-    x, kernel = c.type(0), c.type(1).shape[2]
-    batch, channels, length = x.shape
+    x, w = c.type(0), c.type(1)
+    if x.rank != 3 or w.rank != 3 or w.shape[2] < 1:
+        c.unsupported(f"input {x} with filters {w}")
+    (batch, channels, length), kernel = x.shape, w.shape[2]
     past = c.optional(3)
     if past is None:
         past = c(Expand((batch, channels, kernel - 1)), c.constant(0, x.dtype))

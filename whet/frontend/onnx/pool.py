@@ -81,19 +81,25 @@ def max_unpool(c: Context) -> Value:
         ),
     )
     result = c(MaxUnpool(shape), c.input(0), c.input(1))
-    if c.optional(2) is None or c.const_ints(2) == shape:
+    if c.optional(2) is None:
         return result
-    rest = tuple(wanted - got for wanted, got in zip(c.const_ints(2), shape, strict=True))
-    if min(rest) < 0:
-        c.unsupported(f"output_shape {list(c.const_ints(2))} is smaller than {list(shape)}")
+    wanted = c.const_ints(2)
+    rest = tuple(w - got for w, got in zip(wanted, shape))
+    if len(wanted) != len(shape) or min(rest) < 0:
+        c.unsupported(f"output_shape {list(wanted)} where the window gives {list(shape)}")
+    if not any(rest):
+        return result
     zero = c.constant(0, x.dtype)
     return c(Pad((*(0 for _ in rest), *rest)), result, zero)
 
 
 @maps("MaxRoiPool")
 def max_roi_pool(c: Context) -> Value:
-    height, width = c.attr("pooled_shape")
-    op = MaxRoiPool((height, width), c.attr("spatial_scale", 1.0))
+    match c.attr("pooled_shape"):
+        case [height, width]:
+            op = MaxRoiPool((height, width), c.attr("spatial_scale", 1.0))
+        case other:
+            c.unsupported(f"pooled_shape {other}")
     return c(op, c.input(0), c.input(1))
 
 

@@ -39,10 +39,10 @@ def split_padding(c: Context, totals: Shape) -> Shape:
     return halves + rests if c.attr("auto_pad") == "SAME_UPPER" else rests + halves
 
 
-def per_axis(c: Context, name: str, spatial: Shape, default: int = 1) -> Shape:
-    """An attribute with one number for each spatial axis."""
-    values = c.attr(name) or [default] * len(spatial)
-    if len(values) != len(spatial):
+def per_axis(c: Context, name: str, spatial: Shape, least: int = 1) -> Shape:
+    """An attribute with one number for each spatial axis, by default the least possible."""
+    values = c.attr(name) or [least] * len(spatial)
+    if len(values) != len(spatial) or min(values, default=least) < least:
         c.unsupported(f"{name} {list(values)} do not fit {len(spatial)} spatial axes")
     return tuple(values)
 
