@@ -32,7 +32,7 @@ class Recurrence(Op):
     hidden], the biases b [2 * gates * hidden] of both products, the initial states [batch,
     hidden], and with `masked` the number of valid time steps of each sequence [batch].
     Results are the outputs of all steps [time, batch, hidden], zero after a sequence's end,
-    and the last states.  `clip` bounds what goes into the activations.
+    and the last states.  `clip` bounds what goes into the activations of gates.
     """
 
     activations: tuple[str, ...]
@@ -71,14 +71,14 @@ class Recurrence(Op):
         raise NotImplementedError
 
     # -- what follows
-    def _activate(self, b: Builder, index: int, x: Any) -> Any:
-        if self.clip is not None:
+    def _activate(self, b: Builder, index: int, x: Any, *, gate: bool = True) -> Any:
+        if gate and self.clip is not None:
             x = b(Maximum(), b(Minimum(), x, scalar(b, self.clip, x)), scalar(b, -self.clip, x))
         build = ACTIVATIONS[self.activations[index]].build
         return build(b, x, self.alpha[index], self.beta[index])
 
-    def _numpy_activate(self, index: int, x: Array) -> Array:
-        if self.clip is not None:
+    def _numpy_activate(self, index: int, x: Array, *, gate: bool = True) -> Array:
+        if gate and self.clip is not None:
             x = np.clip(x, -self.clip, self.clip)
         numpy = ACTIVATIONS[self.activations[index]].numpy
         return np.asarray(numpy(x, self.alpha[index], self.beta[index])).astype(x.dtype)
@@ -330,7 +330,7 @@ class LSTM(Recurrence):
         new = b(Add(), b(Mul(), forget, c), added)
         if peep:
             o = b(Add(), o, b(Mul(), peep[1], new))
-        return b(Mul(), self._activate(b, 0, o), self._activate(b, 2, new)), new
+        return b(Mul(), self._activate(b, 0, o), self._activate(b, 2, new, gate=False)), new
 
     def numpy_step(self, x: Array, states: Sequence[Array], w: Array, r: Array, biases: Array,
                    *extra: Array) -> tuple[Array, ...]:  # fmt: skip
@@ -341,7 +341,8 @@ class LSTM(Recurrence):
         entry = self._numpy_activate(0, i + pi * c)
         forget = 1 - entry if self.input_forget else self._numpy_activate(0, f + pf * c)
         new = forget * c + entry * self._numpy_activate(1, g)
-        return self._numpy_activate(0, o + po * new) * self._numpy_activate(2, new), new
+        out = self._numpy_activate(0, o + po * new)
+        return out * self._numpy_activate(2, new, gate=False), new
 
     @classmethod
     def samples(cls) -> tuple[Sample, ...]:
