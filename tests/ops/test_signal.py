@@ -44,9 +44,9 @@ def test_onesided_transforms_undo_each_other(length: int, whet_node: Run) -> Non
 
 
 def test_the_matrix_of_a_long_transform_is_exact() -> None:
-    matrix = DFT(0, 4096).matrix(4096, 1)
-    impulse = np.zeros(4096)
-    impulse[4095] = 1
+    matrix = DFT(0, 1024).matrix(1024, 1)
+    impulse = np.zeros(1024)
+    impulse[1023] = 1
     expected = np.fft.fft(impulse)
     np.testing.assert_allclose(impulse @ matrix[:, 0::2], expected.real, atol=1e-12)
     np.testing.assert_allclose(impulse @ matrix[:, 1::2], expected.imag, atol=1e-12)
