@@ -77,6 +77,8 @@ def compile(
             return imported_program(source.importing(given, note), options)
 
         programs = Programs(make, note, "the model")
+        if first.rest is not None:
+            note("shapes depend on data: part of the model is compiled while it runs")
     programs.made.append(first)
     if options.engine.name == "interpreter":
         note("no native code generator is installed: the model runs in the interpreter")
@@ -123,8 +125,8 @@ def imported_program(imported: ImportedModel, options: Options) -> Program:
         tail = imported.tail
         rest = Programs(
             lambda arrays: imported_program(tail.stage(arrays), options),
-            options.note,
-            "the part of the model that depends on it",
+            lambda message: None,  # said once by `compile`; a message per call would be noise
+            "the rest of the model",
         )
     signature = imported_signature(imported)
     graph = optimize(imported.graph, numerics=options.numerics)

@@ -9,7 +9,6 @@ import typer
 
 import whet
 from whet.api.compare import Difference, Tolerance, compare
-from whet.api.reference import reference_results
 from whet.api.samples import sample_values
 from whet.cli.arguments import (
     InputOption,
@@ -69,6 +68,9 @@ def check_command(
         results = compiled.results(*values)
     with reporter.working(f"running {against}"):
         if against == REFERENCE:
+            # Imported here because it brings onnx, which `whet --help` should not wait for.
+            from whet.api.reference import reference_results
+
             names = [p.name for p in compiled.signature.arguments]
             wanted = reference_results(model, names, values)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -57,10 +58,13 @@ def options(
     """Trained models made as fast as the machine allows."""
 
 
-def main() -> None:
-    """Runs the command line; errors become one block of text and an exit code."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; errors become one block of text and an exit code.
+
+    `arguments` default to those of the process.
+    """
     try:
-        app(prog_name="whet")
+        app(arguments, prog_name="whet")
     except WhetError as error:
         print_error(error)
         sys.exit(error.exit_code)

@@ -1,0 +1,212 @@
+"""The commands as processes: results, exit codes, and what goes to which stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+
+Whet = Callable[..., Any]
+NOTE = "note: no native code generator is installed: the model runs in the interpreter\n"
+
+
+def test_version_and_help(whet: Whet) -> None:
+    assert whet("--version").stdout == "whet 0.1.0\n"
+    shown = whet("--help").stdout
+    for command in ("compile", "run", "check", "bench", "inspect"):
+        assert command in shown
+        assert "Usage: whet " + command in whet(command, "--help").stdout
+
+
+def test_compile_then_run_the_artifact(whet: Whet, model: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "m.whet"
+    done = whet("compile", model, "-o", stored, "--input", "x=3x8", "--json", "--budget", "1s")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["inputs"] == ["x: f32[3, 8]"]
+    assert document["bytes"] == stored.stat().st_size
+    assert "the budget is not used" in done.stderr
+
+    x = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    results = tmp_path / "out.npz"
+    done = whet("run", stored, "--input", f"x={tmp_path / 'x.npy'}", "-o", results, "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "(interpreter)" in done.stdout
+    expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})
+    with np.load(results) as got:
+        np.testing.assert_allclose(got["y"], expected[0], rtol=1e-5)
+        assert np.array_equal(got["best"], expected[1])
+
+
+def test_random_inputs_follow_the_seed(whet: Whet, model: Path) -> None:
+    outputs = [
+        json.loads(whet("run", model, "--json", "-q", "--seed", seed).stdout)["outputs"]
+        for seed in (1, 1, 2)
+    ]
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+@pytest.mark.parametrize("against", ["reference", "onnxruntime"])
+def test_check_passes(whet: Whet, model: Path, against: str) -> None:
+    done = whet("check", model, "--against", against, "--json", "-i", "x=2x8")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"]
+    assert [o["output"] for o in document["outputs"]] == ["y", "best"]
+    assert 0 <= document["outputs"][0]["of_range"] < 1e-5
+
+
+def test_check_fails_with_code_6(whet: Whet, model: Path) -> None:
+    done = whet("check", model, "--max-error", "0", "-q")
+    assert done.returncode == 6
+    assert "differs" in done.stdout
+    assert done.stderr.startswith("error WH3004 1 of 2 outputs differ from reference")
+    assert whet("check", model, "--atol", "1e-3", "-q").returncode == 0
+    assert json.loads(whet("check", model, "--max-error", "0", "--json").stdout)["ok"] is False
+
+
+def test_inspect(whet: Whet, model: Path, tmp_path: Path) -> None:
+    done = whet("inspect", model)
+    assert done.stderr == "note: dimension 'N' of input 'x' is not given and set to 1\n" + NOTE
+    assert "matmul(i0, c0)" in done.stdout
+    exported = tmp_path / "optimised.onnx"
+    document = json.loads(whet("inspect", model, "--json", "--onnx", exported, "-q").stdout)
+    assert document["nodes"] == sum(document["operators"].values())
+    assert document["flops"] >= 2 * 8 * 32
+    onnx.checker.check_model(onnx.load(exported))
+    assert whet("check", exported, "-q", "--against", "onnxruntime").returncode == 0
+
+
+def test_bench_takes_turns_and_reports_spread(whet: Whet, model: Path) -> None:
+    done = whet("bench", model, "--seconds", "0.1", "--threads", "1", "--json", "-i", "x=2x8")
+    assert done.returncode == 0, done.stderr
+    own, other = json.loads(done.stdout)["runtimes"]
+    assert (own["runtime"], other["runtime"]) == ("whet", "onnxruntime")
+    for row in (own, other):
+        low, high = row["median_ms_interval"]
+        assert 0 < low <= high
+        assert 0 < row["median_ms"] <= row["p90_ms"]
+        assert row["calls"] >= 10
+    low, high = other["ratio_interval"]
+    assert low <= other["ratio_to_whet"] <= high
+    assert other["error_of_range"] < 1e-5
+    shown = whet("bench", model, "--seconds", "0.1", "--against", "none").stdout
+    assert "median ms" in shown
+    assert "mean" not in shown
+
+
+def test_bench_names_a_missing_runtime(
+    whet: Whet, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openvino.py").write_text("raise ImportError('not here')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    done = whet("bench", model, "--against", "openvino", "-q")
+    assert done.returncode == 1
+    assert "error WH3005 openvino is not installed" in done.stderr
+    assert "hint: pip install openvino" in done.stderr
+
+
+def test_exit_codes_and_messages(whet: Whet, model: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.onnx"
+    damaged.write_bytes(model.read_bytes()[:-40])
+    strange = tmp_path / "strange.onnx"
+    strange.write_bytes(
+        onnx.parser.parse_model("""
+            <ir_version: 8, opset_import: ["" : 17, "custom" : 1]>
+            g (float[1] x) => (float[1] y) { t = custom.Foo(x)  y = custom.Bar(t) }
+        """).SerializeToString()
+    )
+    artifact = tmp_path / "damaged.whet"
+    artifact.write_bytes(b"PK\3\4" + b"\0" * 200)
+    missing = tmp_path / "missing.onnx"
+    for arguments, code, message in (
+        (("run", missing), 4, "WH2001"),
+        (("run", damaged), 4, "WH2"),
+        (("compile", strange, "-o", tmp_path / "o.whet"), 3, "Bar"),
+        (("run", artifact), 5, "WH3001"),
+        (("bench", artifact, "--against", "openvino"), 2, "cannot read an artifact"),
+        (("bench", model, "--against", "abacus"), 2, "runtimes are onnxruntime, openvino"),
+        (("check", model, "--against", "abacus"), 2, "reference or onnxruntime"),
+        (("run", model, "--input", "x"), 2, "is not NAME=VALUE"),
+        (("run", model, "--input", "x=none.npy"), 2, "neither a shape nor an array"),
+        (("run", model, "--input", "x:=abc"), 2, "no number and no list"),
+        (("run", model, "--input", "x=2x9"), 2, "WH2007"),
+        (("compile", model, "-o", tmp_path / "no" / "o.whet"), 2, "WH3006"),
+        (("compile", model, "-o", tmp_path / "o.whet", "--budget", "soon"), 2, "time budget"),
+        (("compile", model), 2, "--output"),
+        (("sharpen", model), 2, "sharpen"),
+    ):
+        done = whet(*arguments)
+        assert done.returncode == code, (arguments, done.stderr)
+        assert message in done.stderr, (arguments, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
+
+
+def test_unsupported_parts_are_all_named(whet: Whet, tmp_path: Path) -> None:
+    path = tmp_path / "strange.onnx"
+    path.write_bytes(
+        onnx.parser.parse_model("""
+            <ir_version: 8, opset_import: ["" : 17, "custom" : 1]>
+            g (float[1] x) => (float[1] y, float[1] z) { y = custom.Foo(x)  z = custom.Bar(x) }
+        """).SerializeToString()
+    )
+    done = whet("check", path)
+    assert done.returncode == 3
+    assert "Foo" in done.stderr
+    assert "Bar" in done.stderr
+
+
+def test_colours_only_when_asked_for(whet_process: Whet) -> None:
+    forced = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    assert "\x1b[1;31m" in whet_process("run", "missing.onnx", env=forced).stderr
+    plain = whet_process("run", "missing.onnx", env={**forced, "NO_COLOR": "1"}).stderr
+    assert "31m" not in plain  # NO_COLOR forbids colours; bold text may stay
+    assert "\x1b" not in whet_process("run", "missing.onnx").stderr
+
+
+def test_a_bug_is_one_block_without_a_traceback(
+    whet: Whet, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("whet.cli.inspect.summarize", broken)
+    done = whet("inspect", model, "-q")
+    assert done.returncode == 70
+    assert "internal error" in done.stderr
+    assert "ZeroDivisionError: oops" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_reader_of_the_output_may_leave(model: Path) -> None:
+    command = f"{sys.executable} -m whet.cli.main inspect {model} -q | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_interrupt_ends_with_130(model: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whet.cli.main", "bench", str(model), "--seconds", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors

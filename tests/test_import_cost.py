@@ -1,0 +1,58 @@
+"""Importing whet is cheap, pulls in nothing heavy and opens no socket."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = ("onnx", "onnxruntime", "torch", "z3", "llvmlite", "lightgbm", "rich", "typer", "google")
+
+MEASURE = """
+import json, sys, time
+import numpy
+opened = []
+sys.addaudithook(lambda event, args: opened.append(event) if event.startswith("socket.") else None)
+before = set(sys.modules)
+start = time.perf_counter()
+import whet
+seconds = time.perf_counter() - start
+{more}
+tops = sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})
+print(json.dumps({{"seconds": seconds, "modules": tops, "opened": opened}}))
+"""
+
+
+def measure(more: str = "") -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE.format(more=more)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_import_is_cheap() -> None:
+    """At most 0.1 s beyond NumPy; the best of a few, because the machine may be busy."""
+    assert min(float(str(measure()["seconds"])) for _ in range(5)) <= 0.1
+
+
+def test_import_pulls_in_nothing_heavy_and_opens_no_socket() -> None:
+    found = measure()
+    assert not set(HEAVY) & set(found["modules"])  # type: ignore[call-overload]
+    assert found["opened"] == []
+
+
+def test_running_a_stored_model_needs_nothing_heavy() -> None:
+    """`whet.load` is found without onnx: it must start fast and run where onnx is not."""
+    found = measure("whet.load; whet.compile; whet.WhetError; whet.Graph")
+    assert not set(HEAVY) & set(found["modules"])  # type: ignore[call-overload]
+    assert found["opened"] == []
+
+
+def test_the_runtime_needs_numpy_alone() -> None:
+    found = measure("import whet.runtime.artifact, whet.runtime.signature, whet.runtime.arrays")
+    foreign = set(found["modules"]) - sys.stdlib_module_names - {"whet", "ml_dtypes"}  # type: ignore[call-overload]
+    assert not foreign
