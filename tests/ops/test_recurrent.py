@@ -20,6 +20,7 @@ from whet.graph.interpret import interpret
 from whet.integrate.onnx_backend import run_model
 from whet.ops.arithmetic import Add, Mul, Tanh
 from whet.ops.matmul import MatMul
+from whet.ops.random import RandomNormal
 from whet.ops.recurrent import LSTM
 from whet.ops.scan import Scan
 
@@ -214,6 +215,15 @@ def test_what_does_not_depend_on_the_step_is_computed_outside() -> None:
     assert outside == (doubled, product)
     assert body.input_types == (matrix(2, 3), matrix(3, 3), matrix(100, 3))
     assert len(body.graph.constants) == 1
+
+
+def test_every_step_draws_its_own_random_numbers() -> None:
+    builder = GraphBuilder()
+    noise = RandomNormal((4,))
+    body = builder.body((matrix(4),), lambda x: (builder.one(Add(), x, builder.one(noise)),))
+    (total,) = body.run((np.zeros(4, np.float32),))
+    assert len(body.graph.nodes) == 2
+    assert (total != body.run((np.zeros(4, np.float32),))[0]).any()
 
 
 def test_a_step_may_not_read_from_outside() -> None:

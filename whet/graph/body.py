@@ -110,7 +110,8 @@ def close_body(
     inside: set[Value] = set(inputs)
     nodes = topological(outputs)
     for node in nodes:
-        if not inside.isdisjoint(node.inputs):
+        # Random numbers are drawn anew in every step.
+        if not node.op.deterministic or not inside.isdisjoint(node.inputs):
             inside.update(node.results)
     read = dict.fromkeys(
         [v for node in nodes if node.results[0] in inside for v in node.inputs] + list(outputs)
