@@ -61,7 +61,7 @@ class Interval:
 
 
 Ranges = Mapping[Expr, Interval]
-"""What is known of some expressions, usually variables."""
+"""What is known of some expressions, usually variables; of sums, in exact arithmetic."""
 
 TRUTH = Interval(0, 1)
 TRUE, FALSE = Interval(1, 1), Interval(0, 0)
