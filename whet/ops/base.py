@@ -20,6 +20,8 @@ Adding an operator is one decorated class, inside the package or outside it.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -253,10 +255,11 @@ def show_attribute(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value)
     return repr(value)
 
 
+@functools.cache
 def _field_types(cls: type[Op]) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]

@@ -108,8 +108,16 @@ def slice_of_slice(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
     if inner is None or not isinstance(inner.op, Slice):
         return None
     kept = [a[r.start : _stop(r) : r.step] for a, r in zip(inner.op.ranges(), op.ranges())]
-    starts, stops, steps = zip(*((r.start, r.stop, r.step) for r in kept))
+    starts, stops, steps = zip(*map(_tight, kept))
     return b.one(Slice(starts, stops, steps), inner.inputs[0])
+
+
+def _tight(kept: range) -> tuple[int, int, int]:
+    """Start, stop and step, the same for all ranges with the same elements."""
+    if len(kept) <= 1:
+        start = kept[0] if kept else 0
+        return start, start + len(kept), 1
+    return kept[0], kept[-1] + (1 if kept.step > 0 else -1), kept.step
 
 
 def _stop(kept: range) -> int | None:
