@@ -90,6 +90,8 @@ def test_a_model_is_the_same_after_loading(linear: onnx.ModelProto, tmp_path: Pa
     assert str(g.graph) == str(f.graph)
     g.save(tmp_path / "again.whet")
     assert (tmp_path / "again.whet").read_bytes() == (tmp_path / "m.whet").read_bytes()
+    with pytest.raises(UsageError, match=r"m\.whet' is an artifact, not a model"):
+        whet.compile(tmp_path / "m.whet")
     with pytest.raises(UsageError, match="an artifact holds one set of types"):
         g(x[:1], w)
 

@@ -245,6 +245,7 @@ def test_dlpack_arrays_go_in(linear: onnx.ModelProto, notes: list[str]) -> None:
     assert np.array_equal(f(Foreign(X), Foreign(W))[0], expected)
     assert np.array_equal(np.from_dlpack(f(X, W)[0]), expected)
     assert np.array_equal(f(Foreign(X[:1]), W)[0], expected[:1])
+    assert whet.compile(linear, {"x": Foreign(X)}, note=notes.append).inputs[0].shape == (2, 4)
     with pytest.raises(UsageError, match="on a device"):
         f(Foreign(X, device=2), W)
 

@@ -20,6 +20,7 @@ from whet.graph.graph import Graph
 from whet.graph.passes import optimize
 from whet.ops.base import Numeric
 from whet.runtime.arrays import as_numpy
+from whet.runtime.artifact import is_artifact
 
 if TYPE_CHECKING:
     from whet.frontend.onnx.imported import ImportedModel
@@ -69,12 +70,14 @@ def compile(
         first = graph_program(model, inputs or {}, options)
     else:
         source = _Source(model)
-        first = imported_program(source.importing(dict(inputs or {}), note), options)
+        given = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v
+                 for n, v in (inputs or {}).items()}  # fmt: skip
+        first = imported_program(source.importing(given, note), options)
         names = [port.name for port in first.signature.arguments]
 
         def make(values: Sequence[Any]) -> Program:
-            given = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
-            return imported_program(source.importing(given, note), options)
+            examples = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
+            return imported_program(source.importing(examples, note), options)
 
         programs = Programs(make, note, "the model")
         if first.rest is not None:
@@ -140,6 +143,9 @@ class _Source:
         self.model = model
         self.path = Path(model).absolute() if isinstance(model, (str, os.PathLike)) else None
         self.stamp = self._stamp()
+        check(self.path is None or not is_artifact(self.path), "WH2001",
+              f"'{model}' is an artifact, not a model", hint="whet.load reads artifacts",
+              kind=UsageError)  # fmt: skip
 
     def _stamp(self) -> tuple[int, int] | None:
         try:

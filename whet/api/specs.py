@@ -36,9 +36,9 @@ def graph_signature(graph: Graph) -> Signature:
 def imported_signature(imported: ImportedModel) -> Signature:
     """The signature of an imported model, with its guards."""
     return Signature(
-        arguments=tuple(Port(p.name, p.structure) for p in imported.arguments),
+        arguments=imported.arguments,
         inputs=tuple(spec_of(s.name, s.type) for s in imported.inputs),
-        results=tuple(Port(p.name, p.structure) for p in imported.results),
+        results=imported.results,
         outputs=() if imported.tail else output_specs(imported.graph),
         guards=dict(imported.guards),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 
 from whet.api.compiled import CompiledModel
 from whet.api.compiler import thread_count
@@ -39,15 +38,6 @@ def load(
         target=artifact.target,
         numerics=artifact.numerics,
     )
-
-
-def is_artifact(path: str | os.PathLike[str]) -> bool:
-    """Whether the file looks like an artifact (a zip file) rather than a model."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(4) == b"PK\3\4"
-    except (OSError, ValueError):
-        return False
 
 
 def _checked_graph(artifact: Artifact) -> Graph:

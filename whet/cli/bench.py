@@ -13,7 +13,6 @@ from whet.api.budget import parse_budget
 from whet.api.compare import Tolerance, compare
 from whet.api.compiler import thread_count
 from whet.api.samples import sample_values
-from whet.api.storage import is_artifact
 from whet.cli.arguments import (
     BudgetOption,
     InputOption,
@@ -33,6 +32,7 @@ from whet.cli.peers.runtimes import RUNTIMES
 from whet.cli.peers.turns import ROUNDS, Ratio, Timing, ratio, take_turns
 from whet.core.errors import UsageError, check
 from whet.core.types import Array
+from whet.runtime.artifact import is_artifact
 
 WHET = "whet"
 WARN_ABOVE = 1e-3

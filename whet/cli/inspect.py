@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 import whet
-from whet.api.storage import is_artifact
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -20,6 +19,7 @@ from whet.cli.arguments import (
 from whet.cli.console import Reporter
 from whet.graph.summary import summarize
 from whet.graph.text import print_graph
+from whet.runtime.artifact import is_artifact
 from whet.runtime.files import atomic_write
 
 

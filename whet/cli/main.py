@@ -30,6 +30,8 @@ INTERNAL_ERROR, INTERRUPTED = 70, 130
 app = typer.Typer(
     name="whet",
     help="Trained models made as fast as the machine allows.",
+    epilog="Exit codes: 0 success, 1 other failure, 2 wrong usage, 3 unsupported model, "
+    "4 damaged model, 5 damaged artifact, 6 results differ, 70 bug in whet, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -12,7 +12,6 @@ import typer
 
 import whet
 from whet.api.samples import sample_values
-from whet.api.storage import is_artifact
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -26,6 +25,7 @@ from whet.cli.arguments import (
 from whet.cli.console import Reporter, finite
 from whet.core.dtypes import DType, dtype_of, f32, i8, u8
 from whet.core.types import Array, type_of
+from whet.runtime.artifact import is_artifact
 from whet.runtime.files import atomic_write
 
 

@@ -17,6 +17,7 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from whet.core.dtypes import parse_dtype
@@ -110,6 +111,15 @@ def read_artifact(path: str | os.PathLike[str]) -> Artifact:
         _text(manifest, "numerics"),
         _text(manifest, "whet"),
     )
+
+
+def is_artifact(path: str | os.PathLike[str]) -> bool:
+    """Whether the file looks like an artifact (a zip file) rather than a model."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PK\3\4"
+    except (OSError, ValueError):
+        return False
 
 
 def _describe(chunks: Sequence[Chunk]) -> dict[str, Any]:

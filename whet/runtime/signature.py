@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from whet.core.dtypes import DType, dtype_of
-from whet.core.errors import UsageError, check
+from whet.core.errors import UsageError, fail
 from whet.core.types import Array
 from whet.runtime.arrays import as_numpy
 from whet.runtime.ports import Misfit, Port, pack, unpack
@@ -47,29 +47,33 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
     guards: Mapping[str, Array] = field(default_factory=dict)
 
-    def arrange(self, args: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
+    def arrange(self, args: Sequence[Any], by_name: Mapping[str, Any]) -> Sequence[Any]:
         """One value per argument port from a call by position, by name or both."""
+        if not by_name and len(args) == len(self.arguments):
+            return args
         names = [port.name for port in self.arguments]
-        expected = ", ".join(map(str, self.inputs)) or "no inputs"
-        check(len(args) <= len(names), "WH3003",
-              f"the model takes {len(names)} inputs, got {len(args)}",
-              hint=expected, kind=UsageError)  # fmt: skip
+        if len(args) > len(names):
+            self._refuse(f"the model takes {len(names)} inputs, got {len(args)}")
         values = dict(zip(names, args))
         unknown = [name for name in by_name if name not in names]
-        check(not unknown, "WH3003", f"the model has no input {', '.join(map(repr, unknown))}",
-              hint=expected, kind=UsageError)  # fmt: skip
+        if unknown:
+            self._refuse(f"the model has no input {', '.join(map(repr, unknown))}")
         twice = [name for name in by_name if name in values]
-        check(not twice, "WH3003", f"{', '.join(map(repr, twice))} given twice",
-              kind=UsageError)  # fmt: skip
+        if twice:
+            self._refuse(f"{', '.join(map(repr, twice))} given twice")
         values.update(by_name)
         missing = [
             port.name
             for port in self.arguments
             if port.name not in values and port.structure is not None
         ]
-        check(not missing, "WH3003", f"no array for {', '.join(map(repr, missing))}",
-              hint=expected, kind=UsageError)  # fmt: skip
+        if missing:
+            self._refuse(f"no array for {', '.join(map(repr, missing))}")
         return tuple(values.get(name) for name in names)
+
+    def _refuse(self, problem: str) -> NoReturn:
+        inputs = ", ".join(map(str, self.inputs)) or "no inputs"
+        fail("WH3003", problem, hint=f"it takes {inputs}", kind=UsageError)
 
     def flatten(self, values: Sequence[Any]) -> tuple[Array, ...] | Misfit:
         """The arrays of all inputs, or why the values do not fit."""

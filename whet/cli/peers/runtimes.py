@@ -33,7 +33,7 @@ class Job:
 
 def load_whet(job: Job) -> Run:
     import whet
-    from whet.api.storage import is_artifact
+    from whet.runtime.artifact import is_artifact
 
     if is_artifact(job.model):
         f = whet.load(job.model, threads=job.threads)

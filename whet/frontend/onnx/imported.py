@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,10 +11,7 @@ import numpy as np
 from whet.core.errors import UsageError, check, fail
 from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph
-
-Structure = int | tuple["Structure", ...] | None
-"""Where a value lies in a flat list of tensors: a tensor is its position, a sequence a tuple
-of structures, an optional without an element None."""
+from whet.runtime.ports import Port as Port, Structure as Structure, pack, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +23,6 @@ class InputSpec:
     specialised: bool
     """True if the graph holds for one value of this input only, which `guards` gives; such an
     input is no input of the graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A named input or output of the model and where its tensors lie in the flat list."""
-
-    name: str
-    structure: Structure
 
 
 class Remainder(Protocol):
@@ -65,7 +54,11 @@ class ImportedModel:
 
     def flatten(self, values: Sequence[Any]) -> tuple[Array, ...]:
         """The flat arrays behind one value per argument port."""
-        found: list[Array | None] = [None] * len(self.inputs)
+        found: dict[int, Array] = {}
+
+        def place(position: int, name: str, value: Any) -> None:
+            found[position] = np.asarray(value)
+
         check(
             len(values) == len(self.arguments),
             "WH3003",
@@ -73,8 +66,10 @@ class ImportedModel:
             kind=UsageError,
         )
         for port, value in zip(self.arguments, values):
-            _flatten_into(found, port.name, port.structure, value)
-        return tuple(a for a in found if a is not None)
+            misfit = unpack(port, value, place)
+            if misfit is not None:
+                fail("WH3003", misfit.reason, kind=UsageError)
+        return tuple(found[n] for n in range(len(self.inputs)))
 
     def guards_hold(self, flat: Sequence[Array]) -> bool:
         """True if the specialised inputs have the values that the graph was made for."""
@@ -90,42 +85,4 @@ class ImportedModel:
 
     def pack(self, outputs: Sequence[Array]) -> tuple[Any, ...]:
         """One value per result port: an array, a list of values, or None."""
-        return tuple(_packed(port.structure, outputs) for port in self.results)
-
-
-def leaves(structure: Structure) -> Iterator[int]:
-    """The positions in a structure, in order."""
-    if isinstance(structure, tuple):
-        for item in structure:
-            yield from leaves(item)
-    elif structure is not None:
-        yield structure
-
-
-def _flatten_into(found: list[Array | None], name: str, structure: Structure, value: Any) -> None:
-    if isinstance(structure, int) and value is not None:
-        found[structure] = np.asarray(value)
-    elif isinstance(structure, tuple) and isinstance(value, (list, tuple)):
-        check(
-            len(value) == len(structure),
-            "WH3003",
-            f"input '{name}' was compiled for {len(structure)} items, got {len(value)}",
-            kind=UsageError,
-        )
-        for n, (inner, item) in enumerate(zip(structure, value)):
-            _flatten_into(found, f"{name}[{n}]", inner, item)
-    elif structure is not None or value is not None:
-        expected = {int: "a tensor", tuple: "a sequence"}.get(type(structure), "no value")
-        fail(
-            "WH3003",
-            f"input '{name}' is {expected}, got {type(value).__name__}",
-            kind=UsageError,
-        )
-
-
-def _packed(structure: Structure, outputs: Sequence[Array]) -> Any:
-    if structure is None:
-        return None
-    if isinstance(structure, tuple):
-        return [_packed(item, outputs) for item in structure]
-    return outputs[structure]
+        return tuple(pack(port.structure, outputs) for port in self.results)

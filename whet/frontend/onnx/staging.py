@@ -22,8 +22,9 @@ from typing import Any
 import onnx
 
 from whet.core.types import Array, TensorType, type_of
-from whet.frontend.onnx.imported import ImportedModel, Port, Structure
+from whet.frontend.onnx.imported import ImportedModel, Port
 from whet.graph.graph import Constant, Graph
+from whet.runtime.ports import pack
 
 CACHED_STAGES = 16
 
@@ -55,22 +56,13 @@ class Tail:
         for made in known:
             if made.guards_hold(arrays):
                 return made
-        examples = {p.name: example_of(p.structure, arrays) for p in self.ports}
+        examples = {p.name: pack(p.structure, arrays) for p in self.ports}
         made = self.import_rest(self.constants, examples)
         known.append(made)
         del known[:-CACHED_STAGES]
         if len(self._made) > CACHED_STAGES:
             self._made.popitem(last=False)
         return made
-
-
-def example_of(structure: Structure, arrays: Sequence[Array]) -> Any:
-    """The value with this structure: an array, a list of values or None."""
-    if structure is None:
-        return None
-    if isinstance(structure, tuple):
-        return [example_of(item, arrays) for item in structure]
-    return arrays[structure]
 
 
 def rest_of_model(model: Any, nodes: Sequence[Any], reads: Sequence[str]) -> Any:
