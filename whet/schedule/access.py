@@ -57,9 +57,8 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
         if isinstance(e, Select) and isinstance(e.then, Read):
             if guard_is_needless(e, task, extents):
                 return change(e.then)
-            return rebuild(e, [e.condition, keep_indices(e.then, task), e.other])
         if isinstance(e, Select):
-            return rebuild(e, [map_expr(c, lambda r: keep_indices(r, task)) for c in e.children()])
+            return map_expr(e, lambda r: keep_indices(r, task))
         if isinstance(e, Read) and e.tensor in task.buffers:
             buffer = task.buffers[e.tensor]
             form = address_form(buffer, e.indices)
@@ -69,11 +68,11 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
     return map_expr(stage.body, change)
 
 
-def keep_indices(e: Expr, task: Task) -> Expr:
-    """A read of the boundary as a read of its buffer, indices unchanged."""
+def keep_indices(e: Expr, task: Task) -> Expr | None:
+    """A read of the boundary as a read of its buffer, indices unchanged; None for the rest."""
     if isinstance(e, Read) and e.tensor in task.buffers:
         return Read(task.buffers[e.tensor], e.indices)
-    return e
+    return None
 
 
 def address_form(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:

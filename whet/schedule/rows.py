@@ -25,9 +25,8 @@ from whet.schedule.access import address_form, flat_buffer, flatten_accesses, ma
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, identity_element, loop, split_index
 from whet.schedule.spatial import combine
+from whet.tasks.rowshape import common_rows
 from whet.tasks.task import Task
-
-SCRATCH_LIMIT_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,32 +45,8 @@ class Rows:
 def find_rows(task: Task) -> Rows | None:
     """The task as stages over common rows, or None."""
     found = tuple(t for t in stages(task.outputs) if isinstance(t, Compute))
-    for rank in range(min(len(s.axes) for s in found), -1, -1):
-        if _rows_fit(found, rank):
-            return Rows(task, found, rank)
-    return None
-
-
-def _rows_fit(found: Sequence[Compute], rank: int) -> bool:
-    """True when every stage reads the others at its own row, and a row is small or one number."""
-    shape = found[-1].shape[:rank]
-    for stage in found:
-        if stage.shape[:rank] != shape:
-            return False
-        inner = stage.axes[rank:]
-        reduced = any(isinstance(e, Reduce) for e in subexpressions(stage.body))
-        if reduced and math.prod(a.extent for a in inner) != 1:
-            return False
-        for e in subexpressions(stage.body):
-            if isinstance(e, Read) and isinstance(e.tensor, Compute):
-                same = all(
-                    i is a or (a.extent == 1) for i, a in zip(e.indices[:rank], stage.axes[:rank])
-                )
-                if not same:
-                    return False
-        if not reduced and math.prod(a.extent for a in inner) * 4 > SCRATCH_LIMIT_BYTES * 4:
-            return False
-    return True
+    rank = common_rows(found)
+    return None if rank is None else Rows(task, found, rank)
 
 
 @dataclass(frozen=True)
@@ -150,7 +125,7 @@ class _RowWriter:
             return [], substitute(value, env)
         self.count += 1
         variables = {a: Var(f"r{self.count}_{n}") for n, a in enumerate(axes)}
-        last = max(axes, key=lambda a: (-_stride(value, a) if _stride(value, a) else -(1 << 60)))
+        last = max(axes, key=lambda a: -_stride(value, a) if _stride(value, a) else -(1 << 60))
         outer = [a for a in axes if a is not last]
         lanes = min(self.t.lanes, _power_of_two(last.extent))
         vectors = max(1, min(self.t.vectors, last.extent // lanes))
@@ -235,7 +210,9 @@ class _RowWriter:
 
         def store(position: Expr) -> Stmt:
             where = {**env, last: position}
-            return Store(target, tuple(substitute(i, where) for i in index), substitute(value, where))
+            return Store(
+                target, tuple(substitute(i, where) for i in index), substitute(value, where)
+            )
 
         def each(count: int, position: Expr) -> Stmt:
             return loop(v, count, loop(lane, lanes, store(position), kind="vector"), kind="unroll")
@@ -296,4 +273,3 @@ def _stride(e: Expr, axis: Axis) -> int:
             if step:
                 return abs(step)
     return 0
-

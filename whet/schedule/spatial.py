@@ -66,7 +66,9 @@ def find_spatial(task: Task) -> Spatial | None:
     if len(task.outputs) != 1:
         return None
     output = task.outputs[0]
-    if any(isinstance(x.tensor, Compute) for x in subexpressions(output.body) if isinstance(x, Read)):
+    if any(
+        isinstance(x.tensor, Compute) for x in subexpressions(output.body) if isinstance(x, Read)
+    ):
         return None
     stage = flatten_stage(output, task)
     vector = stage.vector

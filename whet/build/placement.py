@@ -1,0 +1,283 @@
+"""Where every value lives: memory, strides, views.
+
+Views are free: what only moves data is another set of strides on the same memory, found by
+following addresses through the operator, and parts of a joined value are computed right
+where they belong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whet.core.dtypes import DType
+from whet.core.types import Array, Shape
+from whet.graph.graph import Constant, Graph, Node, Result, Value
+from whet.ir.affine import affine
+from whet.ir.expr import Binary, Const, Expr, Read, Select
+from whet.ir.tensor import Placeholder
+from whet.tasks.layout import Layouts, strides_of
+from whet.tasks.structure import Structure, structure_of
+from whet.tasks.task import Border
+
+
+@dataclass(eq=False)
+class Storage:
+    """A piece of memory: part of the arena, a constant, or an array of the caller's."""
+
+    kind: str
+    """arena, constant, input or output"""
+    size: int
+    dtype: DType
+    value: Value
+    geometry: tuple[object, ...] | None = None
+    """What its zero border looks like; memory with a border is shared with its like only."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A value's elements: element (i, j, ...) is at offset + i * strides[0] + ... in storage."""
+
+    storage: Storage
+    strides: Shape
+    offset: int
+    border: Border | None = None
+
+
+@dataclass(eq=False)
+class Placement:
+    """The places of all values, the nodes that are mere views, and copies at the edges.
+
+    `arriving` gives the caller's memory of inputs that are brought into another layout first;
+    `leaving` the caller's memory of outputs that are computed elsewhere, by output number.
+    """
+
+    places: dict[Value, Place] = field(default_factory=dict)
+    views: dict[Node, bool] = field(default_factory=dict)
+    arriving: dict[Value, Place] = field(default_factory=dict)
+    leaving: dict[int, Place] = field(default_factory=dict)
+
+
+def place_values(graph: Graph, layouts: Layouts) -> Placement:
+    """A place for every value of the graph."""
+    return _Placer(graph, layouts).place_all()
+
+
+class _Placer:
+    def __init__(self, graph: Graph, layouts: Layouts) -> None:
+        self.graph, self.layouts = graph, layouts
+        self.result = Placement()
+        self.border: dict[Value, Border] = dict(layouts.border)
+        self.parent: dict[Value, tuple[Value, int, int]] = {}
+        """A part of a joined value: the whole, the axis, and where the part starts."""
+
+    def place_all(self) -> Placement:
+        self.find_joins()
+        for v in self.graph.inputs:
+            place = self.own(v, "input")
+            if v in self.border or v in self.layouts.inner:
+                self.result.arriving[v] = place
+                self.own(v, "arena")
+        for node in self.graph.nodes:
+            for v in node.inputs:
+                if isinstance(v, Constant) and v not in self.result.places:
+                    self.own(v, "constant")
+            if not self.try_view(node):
+                for v in node.results:
+                    self.place(v)
+        for number, v in enumerate(self.graph.outputs):
+            if isinstance(v, Constant) and v not in self.result.places:
+                self.own(v, "constant")
+            storage = self.result.places[v].storage
+            if storage.kind != "output" or self.graph.outputs.index(v) != number:
+                self.result.leaving[number] = _row_major(v)
+        return self.result
+
+    # --------------------------------------------------------------------------- own memory
+    def own(self, v: Value, kind: str) -> Place:
+        """Fresh memory for a value."""
+        t = v.tensor_type
+        fixed = kind != "arena"
+        border = None if fixed else self.border.get(v)
+        inner = None if fixed else self.layouts.inner.get(v)
+        strides, offset, size = strides_of(t.shape, inner, border)
+        geometry = (t.shape, inner, border, t.dtype.name) if border else None
+        storage = Storage(kind, size, t.dtype, v, geometry)
+        place = Place(storage, strides, offset, border)
+        self.result.places[v] = place
+        return place
+
+    def place(self, v: Value) -> Place:
+        if v in self.result.places:
+            return self.result.places[v]
+        if v in self.parent:
+            whole, axis, start = self.parent[v]
+            outer = self.place(whole)
+            shifted = outer.offset + start * outer.strides[axis]
+            made = Place(outer.storage, outer.strides, shifted, outer.border)
+            self.result.places[v] = made
+            return made
+        plain = v not in self.border and v not in self.layouts.inner
+        is_output = v in self.graph.outputs and plain
+        return self.own(v, "output" if is_output else "arena")
+
+    # --------------------------------------------------------------------------------- views
+    def try_view(self, node: Node) -> bool:
+        """Make the node's results views of its input's memory, if strides can express them."""
+        s = structure_of(node)
+        if s is None or not s.is_movement:
+            return False
+        read = {e.tensor for stage in s.computes if isinstance(e := stage.body, Read)}
+        if len(read) != 1 or not all(isinstance(t, Placeholder) for t in read):
+            return False
+        position = next(n for n, p in enumerate(s.inputs) if p in read)
+        source = node.inputs[position]
+        place = self.result.places.get(source) or self.place(source)
+        found = [_view(node, position, place, v) for v in node.results]
+        views = [f for f in found if f is not None]
+        if len(views) < len(found):
+            return False
+        if any(v in self.parent for v in node.results):
+            return False
+        self.result.places.update(zip(node.results, views))
+        self.result.views[node] = True
+        return True
+
+    # --------------------------------------------------------------------------------- joins
+    def find_joins(self) -> None:
+        """Decide which values are computed inside the memory of a joined value."""
+        for node in reversed(self.graph.nodes):
+            s = structure_of(node)
+            parts = joined_parts(s) if s is not None else None
+            if parts is None or s is None or len(node.results) != 1:
+                continue
+            whole = node.results[0]
+            if whole in self.graph.outputs:
+                continue
+            axis, starts = parts
+            inside = all(self.can_be_part(v, whole, axis) for v in node.inputs)
+            if not inside or len(set(node.inputs)) != len(node.inputs):
+                continue
+            for v, start in zip(node.inputs, starts):
+                self.parent[v] = (whole, axis, start)
+                if v in self.border:
+                    self.border[whole] = _union(self.border.get(whole), self.border[v])
+            self.result.views[node] = True
+
+    def can_be_part(self, v: Value, whole: Value, axis: int) -> bool:
+        if not isinstance(v, Result) or v in self.parent or v in self.graph.outputs:
+            return False
+        s = structure_of(v.node)
+        if s is None or self.layouts.inner.get(v) != self.layouts.inner.get(whole):
+            return False
+        needs = self.border.get(v)
+        return not (needs and any(needs[axis])) and not s.is_movement
+
+
+def _row_major(v: Value) -> Place:
+    """The caller's array for an output."""
+    t = v.tensor_type
+    strides, offset, size = strides_of(t.shape, None, None)
+    return Place(Storage("output", size, t.dtype, v), strides, offset)
+
+
+def _union(a: Border | None, b: Border) -> Border:
+    if a is None:
+        return b
+    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
+
+
+def _view(node: Node, position: int, place: Place, result: Value) -> Place | None:
+    """The result as strides over the memory of the input, or None if it is none.
+
+    The operator itself is run on an array that holds each element's address: what comes out
+    is a view exactly when addresses grow linearly along every axis.
+    """
+    types = [v.tensor_type for v in node.inputs]
+    addresses = _addresses(types[position].shape, place)
+    arrays = tuple(
+        addresses if n == position else np.zeros(t.shape, t.dtype.numpy)
+        for n, t in enumerate(types)
+    )
+    assert isinstance(result, Result)
+    try:
+        moved = node.op.run_reference(arrays)[result.index]
+    except Exception as error:  # an operator that cannot move integers is no view
+        if type(error).__name__ != "OperatorError":
+            raise
+        return None
+    if moved.size == 0:
+        return None
+    return strides_over(moved, place)
+
+
+def _addresses(shape: Shape, place: Place) -> Array:
+    total = np.full((1,) * len(shape), place.offset, np.int64)
+    for axis, (extent, stride) in enumerate(zip(shape, place.strides)):
+        steps = np.arange(extent, dtype=np.int64) * stride
+        total = total + steps.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return np.broadcast_to(total, shape)
+
+
+def strides_over(moved: Array, place: Place) -> Place | None:
+    """The place whose addresses these are, if they are linear in the position."""
+    origin = int(moved[(0,) * moved.ndim])
+    strides = []
+    expected: Array = np.full((1,) * moved.ndim, origin, np.int64)
+    for axis, extent in enumerate(moved.shape):
+        at = tuple(1 if n == axis else 0 for n in range(moved.ndim))
+        stride = int(moved[at]) - origin if extent > 1 else 0
+        strides.append(stride)
+        steps = np.arange(extent, dtype=np.int64) * stride
+        expected = expected + steps.reshape((-1,) + (1,) * (moved.ndim - 1 - axis))
+    if not np.array_equal(moved, np.broadcast_to(expected, moved.shape)):
+        return None
+    return Place(place.storage, tuple(strides), origin)
+
+
+def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
+    """Axis and starts when the operator puts its inputs one after the other.
+
+    select(j < 3, x0[i, j], select(j < 5, x1[i, j - 3], x2[i, j - 5]))   ->   1, [0, 3, 5]
+    """
+    if len(s.computes) != 1 or len(s.inputs) < 2:
+        return None
+    stage = s.computes[0]
+    leaves: dict[object, int] = {}
+    axes: set[int] = set()
+
+    def walk(e: Expr) -> bool:
+        if isinstance(e, Select):
+            c = e.condition
+            ok = isinstance(c, Binary) and c.op == "lt" and isinstance(c.right, Const)
+            if not ok or not isinstance(c, Binary) or c.left not in stage.axes:
+                return False
+            axes.add(stage.axes.index(c.left))  # type: ignore[arg-type]
+            return walk(e.then) and walk(e.other)
+        if not isinstance(e, Read) or e.tensor in leaves:
+            return False
+        start = 0
+        for number, (index, axis) in enumerate(zip(e.indices, stage.axes)):
+            form = affine(index)
+            if form.terms != ((axis, 1),) and axis.extent > 1:
+                return False
+            if form.constant:
+                axes.add(number)
+                start = -form.constant
+        leaves[e.tensor] = start
+        return True
+
+    if not walk(stage.body) or len(axes) != 1 or set(leaves) != set(s.inputs):
+        return None
+    (axis,) = axes
+    starts = [leaves[p] for p in s.inputs]
+    ends = [start + p.shape[axis] for start, p in zip(starts, s.inputs)]
+    order = sorted(range(len(starts)), key=lambda n: starts[n])
+    covered = all(ends[a] == starts[b] for a, b in zip(order, order[1:]))
+    whole = starts[order[0]] == 0 and ends[order[-1]] == stage.shape[axis]
+    return (axis, starts) if covered and whole else None

@@ -1,0 +1,168 @@
+"""The plan of a model: which kernels run in which order on which memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whet.build.placement import Place, Placement, Storage, place_values
+from whet.core.errors import UnsupportedError, fail
+from whet.graph.graph import Constant, Graph, Node, Value
+from whet.ir.expr import Reduce
+from whet.ir.program import Buffer
+from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.tasks.expressions import (
+    canonical,
+    group_tensors,
+    inline_stages,
+    keep_reductions_and_costly,
+    nothing,
+)
+from whet.tasks.groups import Group, partition
+from whet.tasks.layout import Layouts, choose_layouts
+from whet.tasks.rowshape import common_rows
+from whet.tasks.structure import structure_of
+from whet.tasks.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One task and the storages behind its boundary tensors."""
+
+    task: Task
+    storages: dict[Tensor, Storage]
+    name: str
+    """What the model calls the first node, for messages."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The steps of a model in the order in which they run."""
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    placement: Placement
+
+
+def make_plan(graph: Graph) -> Plan:
+    """The plan of a graph whose operators all have tensor expressions."""
+    layouts = choose_layouts(graph)
+    placement = place_values(graph, layouts)
+    groups = partition(
+        graph, placement.views, lambda a, b: _share_rows(graph, layouts, placement, a, b)
+    )
+    steps = [
+        _copy_step(graph, placement.arriving[v], placement.places[v], "input")
+        for v in placement.arriving
+    ]
+    steps += [_group_step(graph, group, placement) for group in groups]
+    steps += [
+        _copy_step(graph, placement.places[graph.outputs[n]], place, "output")
+        for n, place in placement.leaving.items()
+    ]
+    return Plan(graph, tuple(steps), placement)
+
+
+def _group_step(graph: Graph, group: Group, placement: Placement) -> Step:
+    if group.opaque:
+        node = group.nodes[0]
+        fail("WH2002", f"no native code for operator '{node.op.name}'", kind=UnsupportedError)
+    outputs = group.outputs(graph)
+    tensors, sources = group_tensors(group, outputs)
+    inlined = inline_stages(tensors, nothing)
+    if len(outputs) > 1 or _reductions(inlined) > 1 or _nested(inlined):
+        inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
+    made, values = canonical(inlined, sources)
+    task, storages = make_task(made, values, outputs, placement)
+    return Step(task, storages, graph.names.get(group.nodes[0], group.nodes[0].op.name))
+
+
+def _reductions(tensors: Sequence[Compute]) -> int:
+    return sum(
+        isinstance(e, Reduce)
+        for s in stages(tensors)
+        if isinstance(s, Compute)
+        for e in subexpressions(s.body)
+    )
+
+
+def _nested(tensors: Sequence[Compute]) -> bool:
+    return any(
+        isinstance(inner, Reduce)
+        for s in stages(tensors)
+        if isinstance(s, Compute)
+        for e in subexpressions(s.body)
+        if isinstance(e, Reduce)
+        for inner in subexpressions(e.value)
+    )
+
+
+def make_task(
+    made: Sequence[Compute],
+    values: dict[Tensor, Value],
+    outputs: Sequence[Value],
+    placement: Placement,
+) -> tuple[Task, dict[Tensor, Storage]]:
+    """The task over the places of its boundary values."""
+    places: dict[Tensor, Place] = {t: placement.places[v] for t, v in values.items()}
+    places.update({t: placement.places[v] for t, v in zip(made, outputs)})
+    buffers: dict[Tensor, Buffer] = {}
+    borders = {}
+    for tensor, place in places.items():
+        buffers[tensor] = Buffer(
+            tensor.name, tensor.shape, tensor.dtype, place.strides, place.offset
+        )
+        if place.border is not None:
+            borders[tensor] = place.border
+    constants = frozenset(t for t, v in values.items() if isinstance(v, Constant))
+    storages = {t: p.storage for t, p in places.items()}
+    return Task(tuple(made), buffers, constants, borders), storages
+
+
+def _copy_step(graph: Graph, source: Place, target: Place, name: str) -> Step:
+    """A step that brings a value from one place to another."""
+    shape = target.storage.value.tensor_type.shape
+    dtype = target.storage.dtype
+    x = Placeholder("x0", shape, dtype)
+    y = compute(shape, lambda *i: x[i], "s0")
+    buffers: dict[Tensor, Buffer] = {
+        x: Buffer("x0", shape, dtype, source.strides, source.offset),
+        y: Buffer("s0", shape, dtype, target.strides, target.offset),
+    }
+    borders: dict[Tensor, tuple[tuple[int, int], ...]] = {}
+    task = Task((y,), buffers, frozenset(), borders)
+    return Step(task, {x: source.storage, y: target.storage}, name)
+
+
+def _share_rows(
+    graph: Graph, layouts: Layouts, placement: Placement, first: Group, last: Group
+) -> bool:
+    """True when the two groups together are a chain of stages along contiguous rows."""
+    merged = Group(nodes=[*first.nodes, *last.nodes])
+    outputs = merged.outputs(graph)
+    if not outputs or not any(_reduces(n) for n in merged.nodes):
+        return False
+    tensors, sources = group_tensors(merged, outputs)
+    if len(tensors) != len(outputs):
+        return False
+    kept = inline_stages(tensors, keep_reductions_and_costly(tensors))
+    found = [t for t in stages(kept) if isinstance(t, Compute)]
+    rank = common_rows(found)
+    if rank is None:
+        return False
+    values = [v for v in (*sources.values(), *outputs) if not isinstance(v, Constant)]
+    full = max(v.tensor_type.rank for v in values)
+    return all(_contiguous_inside(placement, v, rank) for v in values if v.tensor_type.rank == full)
+
+
+def _contiguous_inside(placement: Placement, v: Value, rank: int) -> bool:
+    """True when the value's unit stride lies behind the row axes."""
+    place = placement.places[v]
+    shape = v.tensor_type.shape
+    inner = [n for n, (d, s) in enumerate(zip(shape, place.strides)) if s == 1 and d > 1]
+    return not inner or inner[0] >= rank or all(d == 1 for d in shape[rank:])
+
+
+def _reduces(node: Node) -> bool:
+    s = structure_of(node)
+    return s is not None and bool(s.reduces)

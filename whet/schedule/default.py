@@ -1,0 +1,24 @@
+"""The default schedule: the analytic model's best point over all sketches that fit a task."""
+
+from __future__ import annotations
+
+from whet.core.errors import fail
+from whet.core.target import Target
+from whet.schedule import contraction, model, rows, spatial
+from whet.schedule.kernel import Kernel
+from whet.tasks.task import Task
+
+
+def default_kernel(task: Task, target: Target, threads: int, name: str) -> Kernel:
+    """The kernel that the analytic model expects to be fastest."""
+    c = contraction.find_contraction(task)
+    if c is not None:
+        _, tiling = model.best_tiling(c, target, threads)
+        return contraction.lower_contraction(c, tiling, name)
+    s = spatial.find_spatial(task)
+    r = rows.find_rows(task)
+    if s is not None and (r is None or model.prefers_spatial(s)):
+        return spatial.lower_spatial(s, model.spatial_tiling(s, target, threads), name)
+    if r is not None:
+        return rows.lower_rows(r, model.row_tiling(r, target, threads), name)
+    fail("WH1301", f"no sketch fits the task {[o.name for o in task.outputs]}")

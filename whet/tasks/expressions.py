@@ -1,0 +1,151 @@
+"""The tensor expressions of a group of nodes, with stages inlined and names made canonical."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from whet.graph.graph import Constant, Value
+from whet.ir.affine import rebuild, substitute
+from whet.ir.expr import Call, Expr, Read, Reduce, const
+from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
+from whet.tasks.groups import Group
+
+COSTLY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos"})
+"""Functions that are dearer to repeat than to store."""
+
+
+def group_tensors(
+    group: Group, outputs: Sequence[Value]
+) -> tuple[list[Compute], dict[Tensor, Value]]:
+    """The outputs of a group as tensor expressions, and the values behind its placeholders.
+
+    Placeholders are x0, x1, ... in order of use and stages s0, s1, ..., so that equal
+    computations have equal expressions whatever the model called them.  Constants of one
+    element become literals.
+    """
+    known: dict[Value, Tensor] = {}
+    sources: dict[Tensor, Value] = {}
+    for v in group.inputs():
+        t = v.tensor_type
+        known[v] = Placeholder(f"x{len(sources)}", t.shape, t.dtype)
+        sources[known[v]] = v
+    for node in group.nodes:
+        made = node.op.compute_tensors(tuple(known[v] for v in node.inputs))
+        known.update(zip(node.results, made))
+    wanted = [known[v] for v in outputs]
+    literals = {
+        t: const(v.array.item(), t.dtype)
+        for t, v in sources.items()
+        if isinstance(v, Constant) and v.array.size == 1 and t.dtype.name in _LITERAL_TYPES
+    }
+    tensors = rewrite_stages(
+        wanted, lambda e: literals.get(e.tensor) if isinstance(e, Read) else None
+    )
+    used = {t for t in stages(tensors) if isinstance(t, Placeholder)}
+    return tensors, {t: v for t, v in sources.items() if t in used}
+
+
+_LITERAL_TYPES = {"f32", "f64", "i64", "i32", "i16", "i8", "u8", "bool"}
+
+
+def rewrite_stages(
+    outputs: Sequence[Tensor], change: Callable[[Expr], Expr | None]
+) -> list[Compute]:
+    """The same stages with expressions replaced, all readers updated."""
+    now: dict[Tensor, Tensor] = {}
+
+    def visit(e: Expr) -> Expr:
+        changed = change(e)
+        if changed is not None:
+            return changed
+        if isinstance(e, Read):
+            tensor = now.get(e.tensor, e.tensor)
+            return Read(tensor, tuple(visit(i) for i in e.indices))
+        return e if not e.children() else rebuild(e, [visit(c) for c in e.children()])
+
+    for stage in stages(outputs):
+        if isinstance(stage, Compute):
+            now[stage] = Compute(stage.name, stage.axes, visit(stage.body))
+    result = [now.get(t, t) for t in outputs]
+    return [t for t in result if isinstance(t, Compute)]
+
+
+def inline_stages(outputs: Sequence[Compute], keep: Callable[[Compute], bool]) -> list[Compute]:
+    """The outputs with every stage that need not be kept written into its readers.
+
+    t[i] = x[i] * 2; y[i] = t[i] + 1     ->     y[i] = x[i] * 2 + 1
+    """
+    wanted = set(outputs)
+    now: dict[Tensor, Tensor] = {}
+    bodies: dict[Tensor, Compute] = {}
+
+    def visit(e: Expr, memo: dict[Expr, Expr]) -> Expr:
+        if e not in memo:
+            children = [visit(c, memo) for c in e.children()]
+            if isinstance(e, Read) and e.tensor in bodies:
+                inner = bodies[e.tensor]
+                memo[e] = substitute(inner.body, dict(zip(inner.axes, children)))
+            elif isinstance(e, Read):
+                memo[e] = Read(now.get(e.tensor, e.tensor), tuple(children))
+            else:
+                memo[e] = rebuild(e, children) if children else e
+        return memo[e]
+
+    for stage in stages(outputs):
+        if not isinstance(stage, Compute):
+            continue
+        new = Compute(f"s{len(now)}", stage.axes, visit(stage.body, {}))
+        now[stage] = new
+        if stage not in wanted and not keep(stage):
+            bodies[stage] = new
+    result = [now[t] for t in outputs]
+    return [t for t in result if isinstance(t, Compute)]
+
+
+def keep_reductions_and_costly(outputs: Sequence[Compute]) -> Callable[[Compute], bool]:
+    """Keeps reductions, and element-wise stages that are dear and read more than once."""
+    readers: dict[Tensor, int] = {}
+    for stage in stages(outputs):
+        if isinstance(stage, Compute):
+            for e in subexpressions(stage.body):
+                if isinstance(e, Read):
+                    readers[e.tensor] = readers.get(e.tensor, 0) + 1
+
+    def keep(stage: Compute) -> bool:
+        inner = list(subexpressions(stage.body))
+        if any(isinstance(e, Reduce) for e in inner):
+            return True
+        costly = any(isinstance(e, Call) and e.name in COSTLY for e in inner)
+        return costly and readers.get(stage, 0) > 1
+
+    return keep
+
+
+def nothing(stage: Compute) -> bool:
+    """Keeps no stage: everything becomes one expression."""
+    return False
+
+
+def canonical(outputs: Sequence[Compute], sources: Mapping[Tensor, Value]) -> tuple[
+    list[Compute], dict[Tensor, Value]]:  # fmt: skip
+    """Stages renamed s0, s1, ... and placeholders x0, x1, ... in order of use."""
+    now: dict[Tensor, Tensor] = {}
+    for t in stages(outputs):
+        if isinstance(t, Placeholder):
+            count = sum(isinstance(x, Placeholder) for x in now.values())
+            now[t] = Placeholder(f"x{count}", t.shape, t.dtype)
+
+    def visit(e: Expr) -> Expr:
+        if isinstance(e, Read):
+            return Read(now[e.tensor], tuple(visit(i) for i in e.indices))
+        return e if not e.children() else rebuild(e, [visit(c) for c in e.children()])
+
+    for t in stages(outputs):
+        if isinstance(t, Compute):
+            count = sum(isinstance(x, Compute) for x in now.values())
+            now[t] = Compute(f"s{count}", t.axes, visit(t.body))
+    renamed = [now[t] for t in outputs]
+    return (
+        [t for t in renamed if isinstance(t, Compute)],
+        {now[t]: v for t, v in sources.items() if t in now},
+    )

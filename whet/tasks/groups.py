@@ -1,0 +1,198 @@
+"""Partition: which nodes are computed together.
+
+A group starts with one node and grows:
+
+1. an element-wise node joins the group that produces one of its inputs at full shape, if
+   nothing else reads that input (an epilogue: bias, activation, residual);
+2. reductions along contiguous rows and the element-wise nodes around them become one group
+   when they share their rows (softmax, layer-norm);
+
+and nodes that only move data are views of memory where strides can express them.
+Both rules look at neighbours only, so a rewrite of the graph changes groups near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from whet.graph.graph import Constant, Graph, Node, Result, Value
+from whet.tasks.structure import Structure, reads_in_place, structure_of
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that one kernel computes, in topological order."""
+
+    nodes: list[Node] = field(default_factory=list)
+    heavy: bool = False
+    """Holds a contraction or a window: its work must not be repeated or torn apart."""
+    opaque: bool = False
+    """No tensor expressions: a loop program or a host operator."""
+
+    def outputs(self, graph: Graph) -> tuple[Value, ...]:
+        """The values that other groups or the caller need."""
+        inside = set(self.nodes)
+        wanted = set(graph.outputs)
+        return tuple(
+            v
+            for node in self.nodes
+            for v in node.results
+            if v in wanted or any(u not in inside for u in graph.users.get(v, ()))
+        )
+
+    def inputs(self) -> tuple[Value, ...]:
+        inside = set(self.nodes)
+        found = [v for node in self.nodes for v in node.inputs]
+        return tuple(
+            dict.fromkeys(v for v in found if not (isinstance(v, Result) and v.node in inside))
+        )
+
+
+def partition(
+    graph: Graph, is_view: Mapping[Node, bool], share_rows: Callable[[Group, Group], bool]
+) -> tuple[Group, ...]:
+    """The groups in an order in which they can run; views belong to none.
+
+    `share_rows` says whether two groups of which the second reads the first can be one chain
+    of stages over common rows.
+    """
+    owner: dict[Node, Group] = {}
+    groups: list[Group] = []
+    for node in graph.nodes:
+        if is_view.get(node):
+            continue
+        s = structure_of(node)
+        group = _epilogue_of(graph, node, s, owner)
+        if group is None:
+            group = Group(heavy=s is not None and _is_heavy(s), opaque=s is None)
+            groups.append(group)
+        else:
+            # It now needs what this node needs, so it runs where this node stands.
+            groups.remove(group)
+            groups.append(group)
+        group.nodes.append(node)
+        owner[node] = group
+    return merge_rows(graph, groups, owner, share_rows)
+
+
+def merge_rows(
+    graph: Graph,
+    groups: list[Group],
+    owner: dict[Node, Group],
+    share_rows: Callable[[Group, Group], bool],
+) -> tuple[Group, ...]:
+    """Chains of light groups over common rows made one group each."""
+    for group in list(groups):
+        if group.heavy or group.opaque:
+            continue
+        for producer in _producers(group, owner):
+            if producer.heavy or producer.opaque or producer not in groups:
+                continue
+            if _detour(graph, producer, group, owner) or not share_rows(producer, group):
+                continue
+            order = {node: n for n, node in enumerate(graph.nodes)}
+            group.nodes = sorted({*producer.nodes, *group.nodes}, key=lambda n: order[n])
+            owner.update(dict.fromkeys(producer.nodes, group))
+            groups.remove(producer)
+    return in_order(groups, owner)
+
+
+def in_order(groups: list[Group], owner: Mapping[Node, Group]) -> tuple[Group, ...]:
+    """The groups sorted so that each follows those it needs, views looked through."""
+    order: dict[Group, None] = {}
+    stack = [(g, False) for g in reversed(groups)]
+    while stack:
+        group, ready = stack.pop()
+        if group in order:
+            continue
+        if ready:
+            order[group] = None
+            continue
+        stack.append((group, True))
+        stack += [(g, False) for g in _needs(group, owner) if g not in order]
+    return tuple(order)
+
+
+def _needs(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
+    """The groups that compute what this one reads."""
+    found: dict[Group, None] = {}
+    values = list(group.inputs())
+    while values:
+        v = values.pop()
+        if not isinstance(v, Result):
+            continue
+        if v.node in owner:
+            if owner[v.node] is not group:
+                found[owner[v.node]] = None
+        else:
+            values += v.node.inputs
+    return list(found)
+
+
+def _producers(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
+    """The groups whose results this one reads directly."""
+    nodes = [v.node for v in group.inputs() if isinstance(v, Result)]
+    return list(dict.fromkeys(owner[n] for n in nodes if n in owner and owner[n] is not group))
+
+
+def _detour(graph: Graph, first: Group, last: Group, owner: Mapping[Node, Group]) -> bool:
+    """True when something outside lies between the two: merging would make a cycle.
+
+    Also true when a third group reads the first one's results, because it would have to wait
+    for the merged group, which may need it in turn.
+    """
+    inside = {*first.nodes, *last.nodes}
+    frontier = [
+        u for node in first.nodes for v in node.results for u in graph.users.get(v, ())
+        if u not in inside
+    ]  # fmt: skip
+    seen: set[Node] = set()
+    while frontier:
+        node = frontier.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in last.nodes:
+            return True
+        frontier += [u for v in node.results for u in graph.users.get(v, ())]
+    return False
+
+
+def _is_heavy(s: Structure) -> bool:
+    """A contraction, or a reduction that reads its input more than once per element."""
+    if s.contraction is not None:
+        return True
+    work = sum(_volume(r.axes) for r in s.reduces)
+    outputs = sum(t.type.size for t in s.outputs)
+    inputs = max((p.type.size for p in s.inputs), default=1)
+    return bool(s.reduces) and outputs * work > 2 * inputs
+
+
+def _volume(axes: tuple[object, ...]) -> int:
+    total = 1
+    for axis in axes:
+        total *= getattr(axis, "extent", 1)
+    return total
+
+
+def _epilogue_of(
+    graph: Graph, node: Node, s: Structure | None, owner: Mapping[Node, Group]
+) -> Group | None:
+    """The group that this element-wise node can join."""
+    if s is None or not s.is_pointwise or len(node.results) != 1 or len(s.computes) != 1:
+        return None
+    shape = node.results[0].tensor_type.shape
+    candidates = []
+    for v in dict.fromkeys(node.inputs):
+        if isinstance(v, Constant) or not isinstance(v, Result) or v.node not in owner:
+            continue
+        group = owner[v.node]
+        alone = len(graph.users.get(v, ())) == 1 and v not in graph.outputs
+        fits = v.tensor_type.shape == shape and reads_in_place(s, node.inputs.index(v))
+        if alone and fits and not group.opaque and group.nodes[-1] is v.node:
+            candidates.append(group)
+    if not candidates:
+        return None
+    heavy = [g for g in candidates if g.heavy]
+    return (heavy or candidates)[-1]

@@ -1,0 +1,107 @@
+"""The default layout pass: which axis of each value is contiguous, and its zero border.
+
+A contraction wants its output contiguous along the axis that only one factor has and its
+other operand along the reduced axis; for convolutions that is channels last.  Wishes spread
+through element-wise and windowed nodes.  The caller's arrays are row-major; they are converted at the model's edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from whet.core.types import Shape
+from whet.graph.graph import Constant, Graph, Node, Value
+from whet.tasks.structure import Structure, structure_of, vector_axis_of_contraction, zero_border
+from whet.tasks.task import Border
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Side-table on a graph's values: the contiguous axis (absent: the last) and the border."""
+
+    inner: Mapping[Value, int] = field(default_factory=dict)
+    border: Mapping[Value, Border] = field(default_factory=dict)
+
+
+def storage_order(rank: int, inner: int | None) -> tuple[int, ...]:
+    """Axes from slowest to fastest."""
+    if inner is None or rank == 0:
+        return tuple(range(rank))
+    return (*(a for a in range(rank) if a != inner), inner)
+
+
+def strides_of(shape: Shape, inner: int | None, border: Border | None) -> tuple[Shape, int, int]:
+    """Strides, offset of element 0, and size of the memory of a value."""
+    border = border or ((0, 0),) * len(shape)
+    strides = [0] * len(shape)
+    step = 1
+    for axis in reversed(storage_order(len(shape), inner)):
+        strides[axis] = step
+        step *= shape[axis] + sum(border[axis])
+    offset = sum(low * s for (low, _), s in zip(border, strides))
+    return tuple(strides), offset, step
+
+
+def choose_layouts(graph: Graph) -> Layouts:
+    """Layouts for all values that nodes produce."""
+    wishes: dict[Value, dict[int, int]] = {}
+    border: dict[Value, Border] = {}
+    found = {node: structure_of(node) for node in graph.nodes}
+    for node, s in found.items():
+        if s is None:
+            continue
+        wanted = vector_axis_of_contraction(s)
+        if wanted is not None:
+            axis, operand, operand_axis = wanted
+            _wish(wishes, node.results[0], axis)
+            _wish(wishes, node.inputs[_position(s, operand.tensor.name)], operand_axis)
+        for value, placeholder in zip(node.inputs, s.inputs):
+            need = zero_border(s, placeholder) if not isinstance(value, Constant) else None
+            if need is not None:
+                border[value] = _wider(border.get(value), need)
+    inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
+    _spread(graph, found, inner)
+    wanted = {
+        v: a
+        for v, a in inner.items()
+        if not isinstance(v, Constant) and not _is_row_major(v.tensor_type.shape, a)
+    }
+    return Layouts(wanted, border)
+
+
+def _is_row_major(shape: Shape, inner: int) -> bool:
+    """True when putting this axis last changes nothing."""
+    return all(d == 1 for d in shape[inner + 1 :]) or shape[inner] == 1
+
+
+def _wish(wishes: dict[Value, dict[int, int]], value: Value, axis: int) -> None:
+    axes = wishes.setdefault(value, {})
+    axes[axis] = axes.get(axis, 0) + 1
+
+
+def _position(s: Structure, name: str) -> int:
+    return next(n for n, p in enumerate(s.inputs) if p.name == name)
+
+
+def _wider(a: Border | None, b: Border) -> Border:
+    if a is None:
+        return b
+    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
+
+
+def _spread(graph: Graph, found: Mapping[Node, Structure | None], inner: dict[Value, int]) -> None:
+    """Give values without a wish the axis of their neighbours, both ways, until nothing changes."""
+    for nodes in (graph.nodes, tuple(reversed(graph.nodes))) * 2:
+        for node in nodes:
+            s = found[node]
+            if s is None or s.contraction is not None or s.is_movement:
+                continue
+            rank = max((v.tensor_type.rank for v in node.results), default=0)
+            around = [v for v in (*node.inputs, *node.results) if v.tensor_type.rank == rank]
+            known = [inner[v] for v in around if v in inner]
+            if not known or rank < 3:
+                continue
+            for v in around:
+                if not isinstance(v, Constant):
+                    inner.setdefault(v, known[0])

@@ -1,0 +1,172 @@
+"""What a node is, told from its tensor expressions alone: no choice here knows operator names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from whet.core.types import TensorType
+from whet.graph.graph import Node
+from whet.ir.affine import affine, free_symbols, interval
+from whet.ir.expr import Axis, Binary, Const, Expr, Read, Reduce, Select
+from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
+from whet.ops.base import Op
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The tensor expressions of an operator on inputs of given types."""
+
+    inputs: tuple[Placeholder, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def computes(self) -> tuple[Compute, ...]:
+        return tuple(s for s in stages(self.outputs) if isinstance(s, Compute))
+
+    @property
+    def reduces(self) -> tuple[Reduce, ...]:
+        return tuple(
+            e for s in self.computes for e in subexpressions(s.body) if isinstance(e, Reduce)
+        )
+
+    @property
+    def is_movement(self) -> bool:
+        """Every output element is one input element, whatever its value."""
+        return all(isinstance(s.body, Read) and _static_read(s.body) for s in self.computes)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """No reductions."""
+        return not self.reduces
+
+    @property
+    def contraction(self) -> tuple[Compute, Reduce, Read, Read] | None:
+        """The stage, reduction and two reads of a sum of products, if this is one."""
+        if len(self.computes) != 1 or len(self.reduces) != 1:
+            return None
+        (stage,), (reduce,) = self.computes, self.reduces
+        value = reduce.value
+        if reduce.kind != "sum" or not (isinstance(value, Binary) and value.op == "mul"):
+            return None
+        reads = [_only_read(value.left), _only_read(value.right)]
+        if reads[0] is None or reads[1] is None:
+            return None
+        return stage, reduce, reads[0], reads[1]
+
+
+def structure_of(node: Node) -> Structure | None:
+    """The node's tensor expressions; None for operators that have none."""
+    return _structure(node.op, tuple(v.tensor_type for v in node.inputs))
+
+
+@lru_cache(maxsize=4096)
+def _structure(op: Op, types: tuple[TensorType, ...]) -> Structure | None:
+    if op.compute is None:
+        return None
+    inputs = tuple(Placeholder(f"x{n}", t.shape, t.dtype) for n, t in enumerate(types))
+    return Structure(inputs, op.compute_tensors(inputs))
+
+
+def _static_read(read: Read) -> bool:
+    """True when the position does not depend on data."""
+    return not any(isinstance(e, Read) for i in read.indices for e in subexpressions(i))
+
+
+def _only_read(e: Expr) -> Read | None:
+    reads = [x for x in subexpressions(e) if isinstance(x, Read)]
+    return reads[0] if len(reads) == 1 else None
+
+
+def vector_axis_of_contraction(s: Structure) -> tuple[int, Read, int] | None:
+    """Which output axis should be contiguous, and for the other operand: its read and its axis.
+
+    The output's should be one that only the second factor has (for a convolution the output
+    channels); the operand's the longest reduced axis that indexes it alone.
+    """
+    found = s.contraction
+    if found is None:
+        return None
+    stage, reduce, left, right = found
+    in_left, in_right = free_symbols(left), free_symbols(right)
+    best: tuple[int, int, Read] | None = None
+    for number, axis in enumerate(stage.axes):
+        if axis.extent == 1 or (axis in in_left) == (axis in in_right):
+            continue
+        other = left if axis in in_right else right
+        weights_known = axis.extent
+        if best is None or _prefers(number, weights_known, best, stage, other):
+            best = (number, weights_known, other)
+    if best is None:
+        return None
+    number, _, other = best
+    inner = [
+        (axis.extent, dim)
+        for dim, index in enumerate(other.indices)
+        for axis in [_alone(index)]
+        if axis is not None and axis in reduce.axes
+    ]
+    return number, other, max(inner)[1] if inner else len(other.indices) - 1
+
+
+def _prefers(
+    number: int, extent: int, best: tuple[int, int, Read], stage: Compute, other: Read
+) -> bool:
+    """A candidate axis against the best so far: the one whose partner moves with more axes.
+
+    In a convolution the output channel leaves the image as the other factor, which is indexed
+    by sums of axes; the pixel axes leave the weights, which are not.
+    """
+
+    def mixed(read: Read) -> int:
+        return sum(len(affine(i).terms) > 1 for i in read.indices)
+
+    old = best[2]
+    if mixed(other) != mixed(old):
+        return mixed(other) > mixed(old)
+    return number > best[0]
+
+
+def _alone(index: Expr) -> Axis | None:
+    """The axis that an index is, up to a constant or a group offset."""
+    axes = [a for a, c in affine(index).terms if isinstance(a, Axis) and c == 1]
+    reduced = [a for a in axes if a.role == "R"]
+    return reduced[0] if len(reduced) == 1 and len(axes) <= 2 else None
+
+
+def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...] | None:
+    """How far reads of the input leave it where zero is meant, per axis; None if never."""
+    needed = [(0, 0)] * tensor.rank
+    for stage in s.computes:
+        extents: dict[Expr, int] = {a: a.extent for a in stage.axes}
+        for e in subexpressions(stage.body):
+            if isinstance(e, Reduce):
+                extents.update({a: a.extent for a in e.axes})
+        for e in subexpressions(stage.body):
+            if not (isinstance(e, Select) and isinstance(e.then, Read)):
+                continue
+            if e.then.tensor is not tensor or not _is_zero(e.other):
+                continue
+            for n, (index, extent) in enumerate(zip(e.then.indices, tensor.shape)):
+                bounds = interval(index, extents)
+                if bounds is None:
+                    return None
+                low, high = max(0, -bounds[0]), max(0, bounds[1] - extent + 1)
+                needed[n] = (max(needed[n][0], low), max(needed[n][1], high))
+    return tuple(needed) if any(low or high for low, high in needed) else None
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
+def reads_in_place(s: Structure, position: int) -> bool:
+    """True when the input is read only at the position that is being computed."""
+    tensor = s.inputs[position]
+    return all(
+        e.indices == stage.axes
+        or all(i is a or a.extent == 1 for i, a in zip(e.indices, stage.axes))
+        for stage in s.computes
+        for e in subexpressions(stage.body)
+        if isinstance(e, Read) and e.tensor is tensor
+    )
