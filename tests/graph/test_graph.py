@@ -45,6 +45,15 @@ def test_constants_of_equal_content_are_one_value() -> None:
     assert make_constant(changed).digest != make_constant(big).digest
 
 
+def test_constants_are_neither_copied_nor_hashed_early() -> None:
+    array = np.random.default_rng(1).standard_normal((500, 500))
+    constant = make_constant(array)
+    assert np.shares_memory(constant.array, array)
+    assert make_constant(constant.array[:, ::-1]).array.base is not None
+    assert constant._digest is None
+    assert constant.digest == constant.digest == make_constant(array.copy()).digest
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [

@@ -203,7 +203,7 @@ def test_damage_is_named_with_its_line(text: str, code: str, message: str) -> No
 def test_a_changed_array_is_noticed() -> None:
     graph = small_graph()
     (digest,) = stored_arrays(graph)
-    with pytest.raises(GraphError, match="line 2: array .* has other contents"):
+    with pytest.raises(GraphError, match=r"line 2: array .* has other contents"):
         parse_graph(print_graph(graph), {digest: np.zeros((3, 10), np.float32)})
 
 
@@ -219,12 +219,14 @@ def test_damaged_text_parses_or_is_refused(data: st.DataObject) -> None:
                              "999999999999", "inf", "relu(", "body={", "None", "é"])
         )  # fmt: skip
         text = text[:at] + piece + text[at + data.draw(st.integers(0, 6)) :]
-    started = time.perf_counter()
+    started, problem = time.perf_counter(), None
     try:
         parse_graph(text, stored_arrays(graph))
     except GraphError as error:
-        assert error.code in ("WH1201", "WH1202")
-        assert re.search(r"line \d+", error.message)
+        problem = error
+    if problem is not None:
+        assert problem.code in ("WH1201", "WH1202")
+        assert re.search(r"line \d+", problem.message)
     assert time.perf_counter() - started < 5
 
 
