@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +18,11 @@ from whet.core.errors import fail
 from whet.core.types import Array
 
 TIMEOUT_SECONDS = 600.0
+
+# Not `-m`, which would let a file in the working directory stand in for a library (hence -P);
+# the last argument is where this very whet lives, should it not be installed.
+_START = "import sys; sys.path.append(sys.argv[2]); from whet.cli.peers.worker import main; main()"
+_HOME = str(Path(__file__).resolve().parents[3])
 
 
 class Worker:
@@ -29,7 +35,7 @@ class Worker:
         # NumPy's BLAS has a thread pool of its own, sized from the environment.
         environment = os.environ | {"OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "whet.cli.peers.worker", runtime],
+            [sys.executable, "-P", "-c", _START, runtime, _HOME],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

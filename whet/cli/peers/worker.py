@@ -1,4 +1,4 @@
-"""The worker process:  python -m whet.cli.peers.worker RUNTIME
+"""The worker process, which holds the runtime that its first argument names.
 
 Answers frames on its standard input until it ends: `load` a model, `run` it once, `time` it
 for some seconds.  Whatever a runtime prints goes to standard error.
@@ -64,11 +64,8 @@ def _failure(message: str, details: Sequence[str], hint: str | None) -> dict[str
 
 
 def main() -> None:
+    """Serves on the standard streams."""
     # A runtime's own prints must not end up between the frames.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(sys.argv[1], sys.stdin.buffer, answers)
-
-
-if __name__ == "__main__":
-    main()
