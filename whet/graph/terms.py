@@ -4,6 +4,8 @@ A term is a variable, a number, or an operator applied to terms, with attributes
 of graphs.  A term with several results (a `split`) may stand where several inputs may:
 
     concat(split(x, axis=0, sizes=[2, 1]), axis=0) = x
+
+and a number in brackets picks one of them: `split(x, axis=0, sizes=[2, 1])[0]`.
 """
 
 from __future__ import annotations
@@ -87,4 +89,14 @@ def _term(reader: Reader, variables: Mapping[str, Value], dtype: DType) -> Value
             inputs.extend(reader.nested(lambda: _term(reader, variables, dtype)))
 
     reader.sequence(")", argument)
-    return apply(make_op(name, attributes), *inputs)
+    values = apply(make_op(name, attributes), *inputs)
+    return _picked(reader, values) if reader.accept("[") else values
+
+
+def _picked(reader: Reader, values: Values) -> Values:
+    """The one value whose number stands in the brackets that have just been opened."""
+    line, index = reader.line, reader.number()
+    reader.expect("]")
+    if not isinstance(index, int) or not 0 <= index < len(values):
+        refuse(line, f"there is no result {index} among {len(values)}", code="WH1202")
+    return (values[index],)

@@ -29,5 +29,6 @@ from whet.ops import (
     select as select,
     signal as signal,
     softmax as softmax,
+    weights as weights,
 )
 from whet.ops.base import REGISTRY as REGISTRY, Op as Op, operator as operator
