@@ -37,6 +37,7 @@ conformance: $(STAMP)
 # Writes the generated pages of docs/ anew.
 docs: $(STAMP)
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python tools/onnx_table.py
 
 # Installs the oldest versions that pyproject.toml allows and runs a smoke test on them.
 lower-bounds: $(STAMP)
