@@ -170,7 +170,7 @@ def split(c: Context) -> tuple[Value, ...]:
         sizes = c.const_ints(1)
     if sizes is None:
         count = c.attr("num_outputs", c.n_outputs)
-        c.require(count >= 1 and (c.opset >= 18 or extent % count == 0),
+        c.require(count == c.n_outputs > 0 and (c.opset >= 18 or extent % count == 0),
                   f"axis {axis} of {x} does not divide into {count} equal parts")  # fmt: skip
         part = -(-extent // count)
         sizes = [max(0, min(part, extent - n * part)) for n in range(count)]

@@ -31,6 +31,7 @@ class _Step:
         """The inputs of each optimized tensor: they are listed kind by kind."""
         values = [self.c.input(n) for n in range(2, len(self.c.inputs))]
         count = len(values) // kinds
+        self.c.require(bool(values) and len(values) == count * kinds, "tensors are missing")
         return [tuple(values[n::count]) for n in range(count)]
 
     def regularized(self, x: Value, gradient: Value) -> Value:

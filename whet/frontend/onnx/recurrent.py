@@ -84,6 +84,7 @@ def _one_direction(
     functions: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]],
 ) -> tuple[Value, ...]:
     t = x.tensor_type
+    c.require(c.type(2).rank == 3, f"the recurrence weights are {c.type(2)}")
     rows, hidden = c.type(2).shape[1:]
 
     def part(index: int, shape: Sequence[int], axis: int = 0) -> Value:
