@@ -244,7 +244,8 @@ class Concat(Op):
                 code="WH1104")  # fmt: skip
         require(all(x.dtype == first.dtype for x in xs), self, "element types differ", *xs,
                 code="WH1103")  # fmt: skip
-        require(all(_without(x.shape, self.axis) == _without(first.shape, self.axis) for x in xs),
+        others = _without(first.shape, self.axis)
+        require(all(x.rank == first.rank and _without(x.shape, self.axis) == others for x in xs),
                 self, f"extents differ outside axis {self.axis}", *xs)  # fmt: skip
         total = sum(x.shape[self.axis] for x in xs)
         return first.with_shape((*first.shape[: self.axis], total, *first.shape[self.axis + 1 :]))
