@@ -1,0 +1,1 @@
+"""The superoptimizer: rewrites that are found by enumeration, proved, and kept as data."""

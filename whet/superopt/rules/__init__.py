@@ -1,0 +1,1 @@
+"""Rewrite rules as data: text files with both sides, guards and a certificate."""

@@ -1,0 +1,99 @@
+"""A rewrite rule: two lists of terms with equal values, output by output.
+
+The terms are those of `whet.graph.terms`; attributes may be variables too, and extents of
+tensor variables may stand in them:
+
+    Rule(
+        "conv-share-input",
+        (Variable("x", 4), Variable("w", 4, "weight"), Variable("v", 4, "weight")),
+        lhs=("conv(x, w, strides=s, pads=p, dilations=d, groups=1)",
+             "conv(x, v, strides=s, pads=p, dilations=d, groups=1)"),
+        rhs=("split(conv(x, concat(w, v, axis=0), strides=s, pads=p, dilations=d, groups=1), "
+             "axis=1, sizes=[dim(w, 0), dim(v, 0)])[0]",
+             "split(..., axis=1, sizes=[dim(w, 0), dim(v, 0)])[1]"),
+    )
+
+The claim: for all shapes and attributes for which both sides have a type and the guards
+(`when`, such as `shape(x) == shape(y)` or `g == 1`) hold, the outputs agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from whet.core.digest import digest_text
+from whet.graph.attributes import Expression, read_expression
+from whet.graph.terms import Term, read_term
+from whet.ops.base import Numeric
+
+Role = Literal["activation", "weight"]
+"""What a variable stands for: a value of the computation, or a constant of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A tensor variable of a rule: any tensor of this rank."""
+
+    name: str
+    rank: int
+    role: Role = "activation"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Why a rule is believed, in a form that can be replayed; it holds no times.
+
+    `axioms` are the laws of the proof, `solver` the prover with its version; `shapes` and
+    `seed` fix the numeric tests, `sizes` counts the shapes of the symbolic one.
+    """
+
+    axioms: tuple[str, ...]
+    solver: str
+    prime: int
+    seed: int
+    shapes: tuple[str, ...]
+    symbolic: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """See the module's text.  `certificate` is None until all gates have passed."""
+
+    name: str
+    variables: tuple[Variable, ...]
+    lhs: tuple[str, ...]
+    rhs: tuple[str, ...]
+    when: tuple[str, ...] = ()
+    numeric: Numeric = "real"
+    certificate: Certificate | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        """A digest of the claim: everything but the name and the certificate."""
+        variables = (f"{v.name}:{v.role}[{v.rank}]" for v in self.variables)
+        parts = (*variables, "when", *self.when, "lhs", *self.lhs, "rhs", *self.rhs, self.numeric)
+        return digest_text(*parts)
+
+    @cached_property
+    def left(self) -> tuple[Term, ...]:
+        return tuple(map(read_term, self.lhs))
+
+    @cached_property
+    def right(self) -> tuple[Term, ...]:
+        return tuple(map(read_term, self.rhs))
+
+    @cached_property
+    def guards(self) -> tuple[Expression, ...]:
+        return tuple(map(read_expression, self.when))
+
+    def proved(self, certificate: Certificate) -> Rule:
+        """The same rule with its certificate."""
+        return dataclasses.replace(self, certificate=certificate)
+
+    def guarded(self, *guards: str) -> Rule:
+        """The weaker rule that also demands these guards; its proof is void."""
+        added = tuple(g for g in guards if g not in self.when)
+        return dataclasses.replace(self, when=(*self.when, *added), certificate=None)

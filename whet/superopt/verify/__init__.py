@@ -1,0 +1,1 @@
+"""Three independent gates that every rule must pass."""
