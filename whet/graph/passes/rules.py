@@ -15,6 +15,7 @@ import numpy as np
 
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Node, Result, Value
+from whet.ops.arithmetic import Mul, Reciprocal, Sqrt
 from whet.ops.base import Numeric
 from whet.ops.movement import Concat, Expand, Reshape, Slice, Transpose
 
@@ -110,6 +111,24 @@ def slice_of_slice(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
     kept = [a[r.start : _stop(r) : r.step] for a, r in zip(inner.op.ranges(), op.ranges())]
     starts, stops, steps = zip(*map(_tight, kept))
     return b.one(Slice(starts, stops, steps), inner.inputs[0])
+
+
+@rule("gather")
+def gather_of_range(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
+    """gather(x, [2, 4, 6], axis=0)  ->  slice(x, 2:7:2), reshaped where the index has no axis"""
+    x, index = inputs
+    shape = x.tensor_type.shape
+    if not isinstance(index, Constant) or index.array.ndim > 1 or not index.array.size:
+        return None
+    at = [int(i) + (shape[op.axis] if i < 0 else 0) for i in np.ravel(index.array)]
+    step = at[1] - at[0] if len(at) > 1 else 1
+    kept = range(at[0], at[-1] + (1 if step > 0 else -1), step or 1)
+    if list(kept) != at or not 0 <= min(at) <= max(at) < shape[op.axis]:
+        return None
+    ranges = [kept if axis == op.axis else range(d) for axis, d in enumerate(shape)]
+    starts, stops, steps = zip(*map(_tight, ranges))
+    result = op.infer(x.tensor_type, index.tensor_type)
+    return b.one(Reshape(result.shape), b.one(Slice(starts, stops, steps), x))
 
 
 def _tight(kept: range) -> tuple[int, int, int]:
@@ -209,6 +228,19 @@ def div_one(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
     """div(x, 1)  ->  x, pow(x, 1)  ->  x"""
     x, other = inputs
     return _unless_widened(x, other) if is_filled_with(other, 1) else None
+
+
+@rule("pow", numeric="real")
+def pow_of_known(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
+    """pow(x, 2)  ->  mul(x, x), pow(x, 0.5)  ->  sqrt(x), pow(x, -1)  ->  reciprocal(x)"""
+    x, exponent = inputs
+    if not x.type.dtype.is_float or _unless_widened(x, exponent) is None:
+        return None
+    if is_filled_with(exponent, 2):
+        return b.one(Mul(), x, x)
+    if is_filled_with(exponent, 0.5):
+        return b.one(Sqrt(), x)
+    return b.one(Reciprocal(), x) if is_filled_with(exponent, -1) else None
 
 
 @rule("minimum", "maximum", "logical_and", "logical_or", "bit_and", "bit_or")
