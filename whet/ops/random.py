@@ -56,6 +56,11 @@ class RandomUniform(RandomNumbers):
     low: float = 0.0
     high: float = 1.0
 
+    def infer(self) -> TensorType:
+        require(self.low <= self.high, self, f"no numbers from {self.low} to {self.high}",
+                code="WH1104")  # fmt: skip
+        return super().infer()
+
     def draw(self, rng: np.random.Generator) -> Array:
         return rng.uniform(self.low, self.high, self.shape)
 

@@ -116,10 +116,11 @@ def _bias(c: Context, q: Value, k: Value, past: int) -> Value | None:
     offset = c.constant(past, i64)
     if valid is not None:
         valid = c(Reshape((batch, 1, 1, 1)), valid)
-        allowed.append(c(Less(), c.constant(np.arange(total), i64), valid))
+        allowed.append(c(Less(), c.constant(c.indices(total), i64), valid))
         offset = c(Sub(), valid, c.constant(length, i64))
     # A query stands at position offset + i; `ahead` is how far key j lies after i.
-    ahead = c.constant(np.arange(total)[None, :] - np.arange(length)[:, None], i64)
+    keys, queries = c.indices(total)[None, :], c.indices(length)[:, None]
+    ahead = c(Sub(), c.constant(keys, i64), c.constant(queries, i64))
     right = c.attr("right_window_size", -1)
     if c.attr("is_causal", 0):
         right = 0

@@ -73,7 +73,7 @@ def loop(c: Context) -> Converted:
         # One round that does not count tells the types of the items.
         results = list(c.run_subgraph(body, (c.constant(0, i64), going, *state)))
         types = [v.tensor_type for v in results[1 + len(state) :]]
-        return (*state, *(c.constant(np.zeros((0, *t.shape)), t.dtype) for t in types))
+        return (*state, *(c.filled(0, t.dtype, (0, *t.shape)) for t in types))
     return (*state, *(stack(c, tuple(found), 0) for found in collected))
 
 

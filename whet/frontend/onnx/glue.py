@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from whet.core.dtypes import bool_, f32, i64
-from whet.frontend.onnx.mapping import Context, Converted, maps
+from whet.frontend.onnx.mapping import MAX_INDICES, Context, Converted, maps
 from whet.frontend.onnx.tensors import FROM_ONNX
 from whet.ops.movement import Expand
-
-MAX_RANGE = 1 << 26
 
 
 @maps("Constant")
@@ -64,19 +62,19 @@ def range_(c: Context) -> Converted:
     start, limit, delta = (np.reshape(c.const(n), -1)[0] for n in range(3))
     if not delta:
         c.unsupported("the step is zero")
-    count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
-    if count > MAX_RANGE:
-        c.unsupported(f"a range of {count} elements")
+    length = (float(limit) - float(start)) / float(delta)
+    c.require(math.isfinite(length), "the range has no end")
     dtype = c.type(0).dtype
     exact: Any = np.int64 if dtype.is_integer else np.float64
-    values = exact(start) + np.arange(count, dtype=exact) * exact(delta)
+    places = c.indices(max(math.ceil(length), 0)).astype(exact)
+    values = exact(start) + places * exact(delta)
     return c.constant(values.astype(dtype.numpy), dtype)
 
 
 @maps("EyeLike")
 def eye_like(c: Context) -> Converted:
     t = c.type(0)
-    if t.rank != 2 or t.size > MAX_RANGE:
+    if t.rank != 2 or t.size > MAX_INDICES:
         c.unsupported(f"the input is {t}, not a matrix of moderate size")
     number = c.attr("dtype")
     dtype = t.dtype if number is None else FROM_ONNX.get(number)

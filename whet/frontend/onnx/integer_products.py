@@ -5,8 +5,6 @@ QLinearMatMul(a, b)  ->  quantize(f32(matmul(i32(a) - a_zero, i32(b) - b_zero)) 
 
 from __future__ import annotations
 
-import numpy as np
-
 from whet.core.dtypes import f32, i32
 from whet.frontend.onnx.contraction import matrix_product
 from whet.frontend.onnx.mapping import Context, maps
@@ -47,7 +45,7 @@ def _requantized(c: Context, product: Value, scales: tuple[Value, Value, Value],
     if product.tensor_type.dtype != f32:
         product = c(Cast(f32), product)
     zeros = zero_point.tensor_type.shape
-    unit = c.constant(np.ones(zeros), f32)
+    unit = c.filled(1, f32, zeros)
     return c(QuantizeLinear(axis), c(Mul(), product, factor), unit, zero_point)
 
 

@@ -24,6 +24,9 @@ from whet.frontend.onnx.tensors import Foreign
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Value
 from whet.ops.base import Op
+from whet.ops.movement import Expand
+
+MAX_INDICES = 1 << 26
 
 Converted = Any
 """What stands for an ONNX value during import: a Value, a tuple (a sequence), None (an input
@@ -111,7 +114,20 @@ class Context:
 
     def constant(self, data: Any, dtype: DType) -> Value:
         """A constant tensor."""
-        return self.builder.constant(np.asarray(data, dtype.numpy))
+        try:
+            array = np.asarray(data, dtype.numpy)
+        except (OverflowError, ValueError):  # infinity as an integer, say
+            self.unsupported(f"a constant is no value of type {dtype}")
+        return self.builder.constant(array)
+
+    def filled(self, value: float, dtype: DType, shape: Sequence[int]) -> Value:
+        """A tensor with the same value everywhere, which takes memory only if it is small."""
+        return self(Expand(tuple(shape)), self.constant(value, dtype))
+
+    def indices(self, count: int) -> Array:
+        """0, 1, ... `count` - 1, refused if there are so many that they must be an error."""
+        self.require(0 <= count <= MAX_INDICES, f"{count} indices")
+        return np.arange(count)
 
     def unsupported(self, reason: str) -> NoReturn:
         raise Unsupported(reason)

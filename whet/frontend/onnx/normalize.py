@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from whet.core.dtypes import compute_dtype, f32
 from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
@@ -35,7 +33,7 @@ def _along_axis(c: Context, axis: int, x: Value) -> Value:
         t = x.tensor_type
         first = c(ArgMax(axis, keepdims=True), x)
         shape = (-1, *(1,) * (t.rank - axis - 1))
-        places = c.builder.constant(np.arange(t.shape[axis]).reshape(shape))
+        places = c.builder.constant(c.indices(t.shape[axis]).reshape(shape))
         return c(Cast(t.dtype), c(Equal(), first, places))
     op: Op = Softmax(axis) if c.op_type == "Softmax" else LogSoftmax(axis)
     return c(op, x)

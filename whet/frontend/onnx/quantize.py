@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whet.core.dtypes import f32, u8
 from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
@@ -27,7 +25,7 @@ def quantize_linear(c: Context) -> Value:
     zero_point = c.optional(2)
     to = dtype_attribute(c, "output_dtype")
     if zero_point is None:
-        zero_point = c.constant(np.zeros(c.type(1).shape), to or u8)
+        zero_point = c.filled(0, to or u8, c.type(1).shape)
     elif to is not None and to != c.type(2).dtype:
         c.unsupported(f"output_dtype {to} with a zero point of {c.type(2).dtype}")
     op = QuantizeLinear(
@@ -43,7 +41,7 @@ def quantize_linear(c: Context) -> Value:
 def dequantize_linear(c: Context) -> Value:
     zero_point = c.optional(2)
     if zero_point is None:
-        zero_point = c.constant(np.zeros(c.type(1).shape), c.type(0).dtype)
+        zero_point = c.filled(0, c.type(0).dtype, c.type(1).shape)
     to = dtype_attribute(c, "output_dtype") or c.type(1).dtype
     op = DequantizeLinear(to, _axis(c), c.attr("block_size", 0))
     return c(op, c.input(0), c.input(1), zero_point)

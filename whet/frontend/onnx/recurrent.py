@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.body import close_body, fresh_inputs
 from whet.graph.graph import Value
@@ -91,7 +89,7 @@ def _one_direction(
         """This direction's part of an input, or zeros."""
         value = c.optional(index)
         if value is None:
-            return c.constant(np.zeros(shape), t.dtype)
+            return c.filled(0, t.dtype, shape)
         whole = value.tensor_type.shape
         starts = tuple(number if n == axis else 0 for n in range(len(whole)))
         stops = tuple(number + 1 if n == axis else d for n, d in enumerate(whole))
@@ -162,7 +160,7 @@ def _lengthened(c: Context, value: Value, time: int) -> Value:
     t = value.tensor_type
     if t.shape[0] == time:
         return value
-    rest = c.constant(np.zeros((time - t.shape[0], *t.shape[1:])), t.dtype)
+    rest = c.filled(0, t.dtype, (time - t.shape[0], *t.shape[1:]))
     return c(Concat(0), value, rest)
 
 

@@ -49,16 +49,18 @@ def stft(c: Context) -> Value:
     """Transforms of overlapping frames, each multiplied by the window."""
     t, window = c.type(0), c.optional(2)
     samples, parts = t.shape[1:]
-    (step,) = c.const_ints(1)
+    step = c.const_int(1)
     if c.optional(3) is not None:
-        (length,) = c.const_ints(3)
+        length = c.const_int(3)
     else:
         length = samples if window is None else window.tensor_type.size
     onesided = bool(c.attr("onesided", 1))
     if onesided and parts == 2:
         c.unsupported("one-sided transform of a complex signal")
+    c.require(step > 0 < length <= samples, f"frames of {length} every {step} of {samples}")
     frames = (samples - length) // step + 1
-    places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
+    places = c.indices(frames * length).reshape(frames, length)
+    places = places // length * step + places % length
     signal = c(Gather(1), c.input(0), c.builder.constant(places))
     if window is not None:
         signal = c(Mul(), signal, c(Reshape((length, 1)), window))
@@ -68,12 +70,13 @@ def stft(c: Context) -> Value:
 @maps("MelWeightMatrix")
 def mel_weight_matrix(c: Context) -> Value:
     """Triangles of height 1, evenly spaced on the mel scale, over the transform's frequencies."""
-    bands, length, rate = (c.const_ints(n)[0] for n in range(3))
+    bands, length, rate = (c.const_int(n) for n in range(3))
     low, high = (float(np.ravel(c.const(n))[0]) for n in (3, 4))
     lowest, highest = (2595 * np.log10(1 + f / 700) for f in (low, high))
-    mels = lowest + np.arange(bands + 2) * (highest - lowest) / (bands + 2)
+    mels = lowest + c.indices(bands + 2) * (highest - lowest) / (bands + 2)
     edges = ((length + 1) * 700 * (10 ** (mels / 2595) - 1) // rate).astype(np.int64)
-    bins = np.arange(length // 2 + 1)[:, None]
+    c.require(rate > 0 and low >= 0 and high >= 0, "negative frequencies")
+    bins = c.indices(length // 2 + 1)[:, None]
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising = (bins - left) / np.maximum(centre - left, 1)
     falling = (right - bins) / np.maximum(right - centre, 1)
