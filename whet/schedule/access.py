@@ -61,8 +61,9 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
             return map_expr(e, lambda r: keep_indices(r, task))
         if isinstance(e, Read) and e.tensor in task.buffers:
             buffer = task.buffers[e.tensor]
-            form = address_form(buffer, e.indices)
-            return Read(flat_buffer(buffer), (form.expr(),))
+            # An index may itself be read from memory (a gather).
+            indices = tuple(map_expr(i, change) for i in e.indices)
+            return Read(flat_buffer(buffer), (address_form(buffer, indices).expr(),))
         return None
 
     return map_expr(stage.body, change)
@@ -71,7 +72,8 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
 def keep_indices(e: Expr, task: Task) -> Expr | None:
     """A read of the boundary as a read of its buffer, indices unchanged; None for the rest."""
     if isinstance(e, Read) and e.tensor in task.buffers:
-        return Read(task.buffers[e.tensor], e.indices)
+        inner = tuple(map_expr(i, lambda x: keep_indices(x, task)) for i in e.indices)
+        return Read(task.buffers[e.tensor], inner)
     return None
 
 

@@ -62,9 +62,36 @@ def contraction_costs(
     a_bytes = c.rows * c.depth * 4
     a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / 48.0,
                       a_bytes * panels / 24.0) * c.batch  # fmt: skip
+    work = work * _conflict_factor(c, mr, target)
     steps = c.batch * blocks * chunks
     share = np.ceil(steps / threads) / (steps / threads)
     return ((work + spill + a_cost * 0.25) * share / threads) / GHZ + steps * 40.0 / threads
+
+
+def _conflict_factor(c: Contraction, mr: Array, target: Target) -> Array:
+    """Slow-down when the rows of a tile fall into the same few sets of the first cache.
+
+    Lines whose addresses agree modulo the size of one way share a set; a tile that needs more
+    of them than a set has ways evicts its own rows before they are used up.
+    """
+    way = 4096
+    step = abs(row_step(c)) * c.reduce.dtype.itemsize
+    if step == 0:
+        return np.ones(len(mr))
+    places = way // math.gcd(step, way) if step % way else 1
+    crowd = np.ceil(mr / places)
+    ways = max(1, target.l1d_bytes // way)
+    return np.where(crowd > ways - 2, 1.0 + (crowd - ways + 2), 1.0)
+
+
+def row_step(c: Contraction) -> int:
+    """Elements between neighbouring rows of the broadcast operand."""
+    if not c.m_axes:
+        return 0
+    for e in subexpressions(c.a):
+        if isinstance(e, Read) and len(e.indices) == 1:
+            return affine(e.indices[0]).coefficient(c.m_axes[-1])
+    return 0
 
 
 def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str, Array]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from whet.graph.graph import Constant, Value
 from whet.ir.affine import rebuild, substitute
-from whet.ir.expr import Call, Expr, Read, Reduce, const
+from whet.ir.expr import Call, Const, Expr, Read, Reduce, call, const
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.groups import Group
 
@@ -41,11 +41,29 @@ def group_tensors(
     tensors = rewrite_stages(
         wanted, lambda e: literals.get(e.tensor) if isinstance(e, Read) else None
     )
+    tensors = rewrite_stages(tensors, cheaper_power)
     used = {t for t in stages(tensors) if isinstance(t, Placeholder)}
     return tensors, {t: v for t, v in sources.items() if t in used}
 
 
 _LITERAL_TYPES = {"f32", "f64", "i64", "i32", "i16", "i8", "u8", "bool"}
+
+
+def cheaper_power(e: Expr) -> Expr | None:
+    """Powers with a small known exponent as products or roots, which round the same way.
+
+    pow(x, 2) -> x * x      pow(x, 0.5) -> sqrt(x)
+    """
+    if not (isinstance(e, Call) and e.name == "pow" and isinstance(e.args[1], Const)):
+        return None
+    base, exponent = e.args[0], e.args[1].value
+    if exponent == 2:
+        return base * base
+    if exponent == 1:
+        return base
+    if exponent == 0.5 and base.dtype.is_float:
+        return call("sqrt", base)
+    return None
 
 
 def rewrite_stages(
