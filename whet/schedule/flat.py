@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whet.ir.affine import affine, free_symbols, substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, as_expr
+from whet.ir.expr import Axis, Binary, Const, Expr, Read, Reduce, as_expr
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
@@ -44,11 +44,13 @@ class FlatStage:
 def flatten_stage(stage: Compute, task: Task) -> FlatStage:
     """The stage over flat memory, its axes ordered by output stride and merged."""
     output = task.buffers[stage]
-    unit = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
+    unit: dict[Expr, Expr] = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
     body = _drop_unit_axes(substitute(flatten_accesses(stage, task), unit))
     address = substitute(address_form(output, stage.axes).expr(), unit)
+    spatial = [a for a in stage.axes if a.extent > 1]
+    spatial, (address, body) = split_groups(spatial, (address, body))
     form = affine(address)
-    axes = sorted((a for a in stage.axes if a.extent > 1), key=lambda a: -form.coefficient(a))
+    axes = sorted(spatial, key=lambda a: -form.coefficient(a))
     merged, (address, body) = merge_axes(axes, (address, body))
     return FlatStage(merged, flat_buffer(output), address, body)
 
@@ -69,6 +71,47 @@ def _drop_unit_axes(body: Expr) -> Expr:
         return Reduce(e.kind, axes, value) if axes else value
 
     return map_expr(body, change)
+
+
+def split_groups(
+    axes: Sequence[Axis], exprs: tuple[Expr, ...]
+) -> tuple[list[Axis], tuple[Expr, ...]]:
+    """Axes of which expressions use the quotient by a divisor, split in two.
+
+        w[o, c] * x[o // 4 * 8 + c]  (o in 32)   ->   w[4 * g + p, c] * x[8 * g + c]
+    """
+    done: list[Axis] = []
+    for axis in axes:
+        divisors = {
+            int(e.right.value)
+            for root in exprs
+            for e in subexpressions(root)
+            if isinstance(e, Binary)
+            and e.op in ("floordiv", "mod")
+            and e.left is axis
+            and isinstance(e.right, Const)
+        }
+        by = divisors.pop() if len(divisors) == 1 else 0
+        if by < 1 or axis.extent % by:
+            done.append(axis)
+            continue
+        high, low = Axis(f"{axis.name}g", axis.extent // by), Axis(f"{axis.name}p", by)
+        exprs = tuple(_split_axis(e, axis, high, low) for e in exprs)
+        done += [a for a in (high, low) if a.extent > 1]
+        ones: dict[Expr, Expr] = {a: as_expr(0) for a in (high, low) if a.extent == 1}
+        exprs = tuple(substitute(e, ones) for e in exprs)
+    return done, exprs
+
+
+def _split_axis(root: Expr, axis: Axis, high: Axis, low: Axis) -> Expr:
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Binary) and e.left is axis and e.op == "floordiv":
+            return high
+        if isinstance(e, Binary) and e.left is axis and e.op == "mod":
+            return low
+        return high * low.extent + low if e is axis else None
+
+    return map_expr(root, change)
 
 
 def merge_axes(

@@ -88,18 +88,21 @@ def vector_axis_of_contraction(s: Structure) -> tuple[int, Read, int] | None:
     if found is None:
         return None
     stage, reduce, left, right = found
-    in_left, in_right = free_symbols(left), free_symbols(right)
-    best: tuple[int, int, Read] | None = None
+    windows = [r for r in (left, right) if _is_window(r)]
+    if len(windows) > 1:
+        return None
+    best: tuple[int, Read] | None = None
     for number, axis in enumerate(stage.axes):
-        if axis.extent == 1 or (axis in in_left) == (axis in in_right):
+        in_left, in_right = axis in _direct_symbols(left), axis in _direct_symbols(right)
+        if axis.extent == 1 or in_left == in_right:
             continue
-        other = left if axis in in_right else right
-        weights_known = axis.extent
-        if best is None or _prefers(number, weights_known, best, stage, other):
-            best = (number, weights_known, other)
+        other = left if in_right else right
+        # In a convolution the contiguous axis must leave the image as the other factor.
+        if not windows or other is windows[0]:
+            best = (number, other)
     if best is None:
         return None
-    number, _, other = best
+    number, other = best
     inner = [
         (axis.extent, dim)
         for dim, index in enumerate(other.indices)
@@ -109,29 +112,36 @@ def vector_axis_of_contraction(s: Structure) -> tuple[int, Read, int] | None:
     return number, other, max(inner)[1] if inner else len(other.indices) - 1
 
 
-def _prefers(
-    number: int, extent: int, best: tuple[int, int, Read], stage: Compute, other: Read
-) -> bool:
-    """A candidate axis against the best so far: the one whose partner moves with more axes.
+def _is_window(read: Read) -> bool:
+    """True when an index moves with a spatial and a reduced axis at once."""
+    return any(
+        {a.role for a in free_symbols(i) if isinstance(a, Axis) and a.extent > 1} == {"S", "R"}
+        and _alone(i) is None
+        for i in read.indices
+    )
 
-    In a convolution the output channel leaves the image as the other factor, which is indexed
-    by sums of axes; the pixel axes leave the weights, which are not.
-    """
 
-    def mixed(read: Read) -> int:
-        return sum(len(affine(i).terms) > 1 for i in read.indices)
-
-    old = best[2]
-    if mixed(other) != mixed(old):
-        return mixed(other) > mixed(old)
-    return number > best[0]
+def _direct_symbols(read: Read) -> set[Expr]:
+    """Axes that move the read at every step; one that only selects a group does not count."""
+    found: set[Expr] = set()
+    stack: list[Expr] = list(read.indices)
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Binary) and e.op == "floordiv" and isinstance(e.left, Axis):
+            continue
+        if isinstance(e, Axis):
+            found.add(e)
+        stack.extend(e.children())
+    return found
 
 
 def _alone(index: Expr) -> Axis | None:
     """The axis that an index is, up to a constant or a group offset."""
-    axes = [a for a, c in affine(index).terms if isinstance(a, Axis) and c == 1]
-    reduced = [a for a in axes if a.role == "R"]
-    return reduced[0] if len(reduced) == 1 and len(axes) <= 2 else None
+    terms = affine(index).terms
+    reduced = [a for a, c in terms if isinstance(a, Axis) and c == 1 and a.role == "R"]
+    groups = [a for a, _ in terms if isinstance(a, Binary) and a.op == "floordiv"]
+    alone = len(reduced) == 1 and len(terms) == 1 + len(groups)
+    return reduced[0] if alone else None
 
 
 def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...] | None:

@@ -251,7 +251,27 @@ class ValueWriter:
         return self.load_at(buffer, form, 0)
 
     def gather(self, forms: list[Affine], buffer: Buffer) -> Operand:
-        return self.f.pack([self.load_at(buffer, form, 0) for form in forms])
+        """Elements at several addresses as one vector.
+
+        Addresses that differ only by constants within a short reach are read as one or two
+        vectors and shuffled into place; anything else is read lane by lane.
+        """
+        lanes, constants = len(forms), [form.constant for form in forms]
+        low, reach = min(constants), max(constants) - min(constants) + 1
+        same = all(form.terms == forms[0].terms for form in forms)
+        if not same or reach > 2 * lanes or lanes == 1 or buffer.dtype is bool_:
+            return self.f.pack([self.load_at(buffer, form, 0) for form in forms])
+        if reach == 1:
+            return self.f.splat(self.load_at(buffer, forms[0], 0), lanes)
+        size = min(reach, lanes)
+        first = self.load_at(buffer, Affine(forms[0].terms, low), size)
+        # The second read ends at the last element that is wanted, never behind it.
+        begin = max(constants) - size + 1
+        second = self.load_at(buffer, Affine(forms[0].terms, begin), size)
+        picks = [c - low if c - low < size else c - begin + size for c in constants]
+        mask = ", ".join(f"i32 {n}" for n in picks)
+        text = f"shufflevector {first}, {second}, <{lanes} x i32> <{mask}>"
+        return self.f.emit(text, buffer.dtype, lanes)
 
     def load_at(self, buffer: Buffer, form: Affine, lanes: int) -> Operand:
         """A load, shared within its scope; read-only memory is read as far out as possible."""
