@@ -185,6 +185,13 @@ def test_all_unsupported_parts_are_reported_at_once():
     ]
 
 
+def test_an_output_of_a_type_that_whet_does_not_have():
+    text = tensor("x", [1], onnx.TensorProto.STRING)
+    made = model([node("Identity", "x", "y")], [text], [tensor("y", [1], onnx.TensorProto.STRING)])
+    with pytest.raises(UnsupportedError, match=r"'y': values of type string\[1\]"):
+        import_model(made)
+
+
 def test_element_types_behind_an_unsupported_node_are_known_where_the_operator_says_them():
     made = model(
         [

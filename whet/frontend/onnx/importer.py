@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from whet.core.errors import ModelError, check, fail
+from whet.core.errors import ModelError, UnsupportedError, fail
 from whet.core.types import Array
 from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
 from whet.frontend.onnx.convert import (
@@ -154,14 +154,6 @@ class _Walk:
             self._convert(node)
         self.problems.raise_if_any()
         names = [o.name for o in self.graph.output]
-        for name in names:
-            value = self.values.get(name)
-            check(
-                not isinstance(value, Foreign),
-                "WH2002",
-                f"the output '{name}' is of a type that whet does not have",
-                kind=ModelError,
-            )
         tail: Tail | None = None
         if self.waiting:
             tail, outputs, labels = self._tail(names)
@@ -246,6 +238,8 @@ class _Walk:
                 return None
             if isinstance(value, tuple):
                 return tuple(place(f"{label}[{n}]", v) for n, v in enumerate(value))
+            if isinstance(value, Foreign):
+                fail("WH2002", f"'{label}': {value.reason}", kind=UnsupportedError)
             outputs.append(value)
             labels.append(label)
             return len(outputs) - 1
