@@ -54,8 +54,8 @@ def attention(c: Context) -> tuple[Value | None, ...]:
     bias = _bias(c, q, k, past)
     batch, heads, length, size = q.tensor_type.shape
     groups = k.tensor_type.shape[1]
-    shared = heads // groups
-    if groups * shared != heads:
+    shared = heads // max(groups, 1)
+    if not shared or groups * shared != heads:
         c.unsupported(f"{heads} query heads share {groups} key heads")
     # Query heads that share a key head become further rows of one head: nothing is repeated.
     rows = c(Reshape((batch, groups, shared * length, size)), q)

@@ -130,9 +130,13 @@ def _one_direction(
 def batched_scan(c: Context) -> tuple[Value, ...]:
     """Opset 8: one scan per element of axis 0, along axis 1, each of its own length."""
     values = [c.input(n) for n in range(1, len(c.inputs))]
-    states = len(values) - int(c.attr("num_scan_inputs"))
+    states = _count_states(c, values)
+    c.require(min(v.tensor_type.rank for v in values) >= 1, "a value has no batch axis")
+    c.require(values[states].tensor_type.rank >= 2, "a scanned value has no time axis")
     batch, time = values[states].tensor_type.shape[:2]
     lengths = (time,) * batch if c.optional(0) is None else c.const_ints(0)
+    c.require(len(lengths) == batch > 0 and 0 < min(lengths) and max(lengths) <= time,
+              f"{len(lengths)} lengths for a batch of {batch} with {time} steps")  # fmt: skip
     rows = []
     for n, length in enumerate(lengths):
         own = [_batch_element(c, v, n, time if k < states else length, k >= states)
@@ -168,14 +172,22 @@ def _lengthened(c: Context, value: Value, time: int) -> Value:
 def scan(c: Context) -> tuple[Value, ...]:
     """States and slices go through the body; outer values that it reads are added as inputs."""
     values = [c.input(n) for n in range(len(c.inputs))]
-    scanned = int(c.attr("num_scan_inputs"))
-    states = len(values) - scanned
+    states = _count_states(c, values)
     axes = _scan_axes(c, "scan_input_axes", [v.tensor_type.rank for v in values[states:]])
     return _scan(c, values, states, axes, c.attr("scan_input_directions", ()))
 
 
+def _count_states(c: Context, values: Sequence[Value]) -> int:
+    scanned = int(c.attr("num_scan_inputs"))
+    states = len(values) - scanned
+    c.require(0 <= states < len(values), f"{scanned} of {len(values)} inputs are scanned")
+    c.require(states <= len(c.attr("body").output), "the body gives fewer states than it takes")
+    return states
+
+
 def _scan_axes(c: Context, name: str, ranks: Sequence[int]) -> tuple[int, ...]:
     given = c.attr(name) or [0] * len(ranks)
+    c.require(len(given) == len(ranks), f"{len(given)} {name} for {len(ranks)} values")
     return tuple(normalized_axis(a, r) for a, r in zip(given, ranks, strict=True))
 
 
