@@ -52,8 +52,7 @@ def _same_type(a: Converted, b: Converted) -> bool:
 @maps("Loop")
 def loop(c: Context) -> Converted:
     body = c.attr("body")
-    limit = c.optional(0)
-    rounds = int(np.ravel(array_of(limit))[0]) if limit is not None else None
+    rounds = None if c.optional(0) is None else c.const_int(0)
     going: Converted = c.optional(1) or c.constant(True, bool_)
     state = list(c.inputs[2:])
     scanned = len(body.output) - 1 - len(state)

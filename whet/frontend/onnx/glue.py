@@ -59,7 +59,7 @@ def constant_of_shape(c: Context) -> Converted:
 
 @maps("Range", since=11)
 def range_(c: Context) -> Converted:
-    start, limit, delta = (np.reshape(c.const(n), -1)[0] for n in range(3))
+    start, limit, delta = (c.const_scalar(n) for n in range(3))
     if not delta:
         c.unsupported("the step is zero")
     length = (float(limit) - float(start)) / float(delta)
@@ -88,8 +88,8 @@ def eye_like(c: Context) -> Converted:
 @maps("Dropout")
 def dropout(c: Context) -> Converted:
     """At inference, and with a ratio of 0, Dropout is the identity."""
-    training = c.optional(2) is not None and bool(np.reshape(c.const(2), -1)[0])
-    ratio = float(np.reshape(c.const(1), -1)[0]) if c.optional(1) is not None and training else 0.5
+    training = c.optional(2) is not None and bool(c.const_scalar(2))
+    ratio = float(c.const_scalar(1)) if c.optional(1) is not None and training else 0.5
     if training and ratio != 0:
         c.unsupported("training mode drops elements at random")
     x = c.input(0)

@@ -106,11 +106,15 @@ class Context:
         """The integers behind input number `index`, flattened."""
         return tuple(int(v) for v in np.ravel(self.const(index)))
 
+    def const_scalar(self, index: int) -> Any:
+        """The one number behind input number `index`, as a NumPy scalar."""
+        array = self.const(index)
+        self.require(array.size == 1, f"input {index} must be a single number")
+        return array.reshape(-1)[0]
+
     def const_int(self, index: int) -> int:
         """The one integer behind input number `index`."""
-        values = self.const_ints(index)
-        self.require(len(values) == 1, f"input {index} must be a single number")
-        return values[0]
+        return int(self.const_scalar(index))
 
     def constant(self, data: Any, dtype: DType) -> Value:
         """A constant tensor."""

@@ -135,7 +135,7 @@ def batched_scan(c: Context) -> tuple[Value, ...]:
     c.require(values[states].tensor_type.rank >= 2, "a scanned value has no time axis")
     batch, time = values[states].tensor_type.shape[:2]
     lengths = (time,) * batch if c.optional(0) is None else c.const_ints(0)
-    c.require(len(lengths) == batch > 0 and 0 < min(lengths) and max(lengths) <= time,
+    c.require(len(lengths) == batch > 0 and min(lengths) > 0 and max(lengths) <= time,
               f"{len(lengths)} lengths for a batch of {batch} with {time} steps")  # fmt: skip
     rows = []
     for n, length in enumerate(lengths):

@@ -6,8 +6,6 @@ nothing in the graph but the concatenations and splits between sequences and ten
 
 from __future__ import annotations
 
-import numpy as np
-
 from whet.core.dtypes import bool_, i64
 from whet.frontend.onnx.mapping import Context, Converted, maps, normalized_axis
 from whet.graph.graph import Value
@@ -29,7 +27,7 @@ def sequence_construct(c: Context) -> Converted:
 
 def _position(c: Context, index: int, length: int, *, end: bool = False) -> int:
     """The place in a sequence that an input names; `end` allows the place behind the last."""
-    position = int(np.ravel(c.const(index))[0])
+    position = c.const_int(index)
     limit = length + 1 if end else length
     if not -length <= position < limit:
         c.unsupported(f"position {position} is outside a sequence of {length} items")
