@@ -104,7 +104,9 @@ class Context:
 
     def const_ints(self, index: int) -> tuple[int, ...]:
         """The integers behind input number `index`, flattened."""
-        return tuple(int(v) for v in np.ravel(self.const(index)))
+        array = self.const(index)
+        self.require(array.dtype.kind in "iub", f"input {index} must hold integers")
+        return tuple(int(v) for v in array.reshape(-1))
 
     def const_scalar(self, index: int) -> Any:
         """The one number behind input number `index`, as a NumPy scalar."""
@@ -114,7 +116,9 @@ class Context:
 
     def const_int(self, index: int) -> int:
         """The one integer behind input number `index`."""
-        return int(self.const_scalar(index))
+        values = self.const_ints(index)
+        self.require(len(values) == 1, f"input {index} must be a single number")
+        return values[0]
 
     def constant(self, data: Any, dtype: DType) -> Value:
         """A constant tensor."""
