@@ -86,7 +86,11 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Tiling:
-    """The holes: rows and vectors of a tile, lanes, tiles per block, panels per chunk, unroll."""
+    """The holes: rows and vectors of a tile, lanes, tiles per block, panels per chunk.
+
+    `unroll` repeats the innermost loop; `pack` copies a tile's rows next to each other first,
+    which pays when they would fall into the same sets of the cache.
+    """
 
     mr: int
     nv: int
@@ -94,6 +98,7 @@ class Tiling:
     tiles_per_block: int
     panels_per_chunk: int
     unroll: int = 1
+    pack: int = 0
 
     @property
     def width(self) -> int:
@@ -197,7 +202,15 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
         b: Expr = Read(store, position)
     else:
         b = substitute(substitute(c.b, c.k_values), env)
-    product = substitute(c.a, env) * b
+    a = substitute(c.a, env)
+    rows = Buffer("rows", (*(k.extent for k in c.k_axes), t.mr), c.a.dtype)
+    if t.pack:
+        a_at = (*k_vars.values(), i)
+        copied: Stmt = loop(i, t.mr, Store(rows, a_at, a), kind="vector")
+        for k in reversed(c.k_axes):
+            copied = loop(k_vars[k], k.extent, copied)
+        a = rows[a_at]
+    product = a * b
     update: Stmt = tile_loops(Store(acc, at, acc[at] + product))
     for n, k in enumerate(reversed(c.k_axes)):
         update = _k_loop(k_vars[k], k.extent, update, t.unroll if n == 0 else 1)
@@ -208,7 +221,12 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
         tile_loops(Store(c.stage.target, (substitute(c.stage.address, env),),
                          substitute(epilogue, env))),
     ))  # fmt: skip
-    inner = loop(jj, t.panels_per_chunk, loop(io, t.tiles_per_block, body))
+    inner: Stmt
+    if t.pack:
+        panels_loop = loop(jj, t.panels_per_chunk, body)
+        inner = loop(io, t.tiles_per_block, Allocate(rows, (copied, panels_loop)))
+    else:
+        inner = loop(jj, t.panels_per_chunk, loop(io, t.tiles_per_block, body))
     nest = (*before, loop(p, c.batch * blocks * chunks, inner, kind="parallel"))
     inputs, arguments = arguments_of(c.task, nest, known)
     program = Program(name, inputs, (c.stage.target,), nest, workspace)

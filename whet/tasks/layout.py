@@ -51,7 +51,10 @@ def choose_layouts(graph: Graph) -> Layouts:
     for node, s in found.items():
         if s is None:
             continue
-        wanted = vector_axis_of_contraction(s)
+        weights = frozenset(
+            p for p, v in zip(s.inputs, node.inputs) if isinstance(v, Constant)
+        )
+        wanted = vector_axis_of_contraction(s, weights)
         if wanted is not None:
             axis, operand, operand_axis = wanted
             _wish(wishes, node.results[0], axis)

@@ -11,6 +11,8 @@ from whet.ir.affine import affine, free_symbols, interval
 from whet.ir.expr import Axis, Binary, Const, Expr, Read, Reduce, Select
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.ops.base import Op
+from whet.tasks.guards import is_guard
+from whet.tasks.phases import split_phases
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,8 @@ class Structure:
             return None
         (stage,), (reduce,) = self.computes, self.reduces
         value = reduce.value
+        if isinstance(value, Select) and is_guard(value):
+            value = value.then
         if reduce.kind != "sum" or not (isinstance(value, Binary) and value.op == "mul"):
             return None
         reads = [_only_read(value.left), _only_read(value.right)]
@@ -78,11 +82,14 @@ def _only_read(e: Expr) -> Read | None:
     return reads[0] if len(reads) == 1 else None
 
 
-def vector_axis_of_contraction(s: Structure) -> tuple[int, Read, int] | None:
+def vector_axis_of_contraction(
+    s: Structure, constants: frozenset[Tensor]
+) -> tuple[int, Read, int] | None:
     """Which output axis should be contiguous, and for the other operand: its read and its axis.
 
-    The output's should be one that only the second factor has (for a convolution the output
-    channels); the operand's the longest reduced axis that indexes it alone.
+    The output's should be one that only one factor has: the weights, if one is constant, since
+    they can be stored to fit (for a convolution this gives the output channels).  The other
+    operand's is the longest reduced axis that indexes it alone.
     """
     found = s.contraction
     if found is None:
@@ -96,9 +103,13 @@ def vector_axis_of_contraction(s: Structure) -> tuple[int, Read, int] | None:
         in_left, in_right = axis in _direct_symbols(left), axis in _direct_symbols(right)
         if axis.extent == 1 or in_left == in_right:
             continue
-        other = left if in_right else right
-        # In a convolution the contiguous axis must leave the image as the other factor.
-        if not windows or other is windows[0]:
+        own, other = (right, left) if in_right else (left, right)
+        if windows:
+            # In a convolution the contiguous axis must leave the image as the other factor.
+            suits = other is windows[0]
+        else:
+            suits = own.tensor in constants or not constants & {left.tensor, right.tensor}
+        if suits:
             best = (number, other)
     if best is None:
         return None
@@ -147,15 +158,15 @@ def _alone(index: Expr) -> Axis | None:
 def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...] | None:
     """How far reads of the input leave it where zero is meant, per axis; None if never."""
     needed = [(0, 0)] * tensor.rank
-    for stage in s.computes:
+    for stage in (p.stage for c in s.computes for p in split_phases(c)):
         extents: dict[Expr, int] = {a: a.extent for a in stage.axes}
         for e in subexpressions(stage.body):
             if isinstance(e, Reduce):
                 extents.update({a: a.extent for a in e.axes})
         for e in subexpressions(stage.body):
-            if not (isinstance(e, Select) and isinstance(e.then, Read)):
+            if not (isinstance(e, Select) and isinstance(e.then, Read) and is_guard(e)):
                 continue
-            if e.then.tensor is not tensor or not _is_zero(e.other):
+            if e.then.tensor is not tensor:
                 continue
             for n, (index, extent) in enumerate(zip(e.then.indices, tensor.shape)):
                 bounds = interval(index, extents)
@@ -164,10 +175,6 @@ def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...
                 low, high = max(0, -bounds[0]), max(0, bounds[1] - extent + 1)
                 needed[n] = (max(needed[n][0], low), max(needed[n][1], high))
     return tuple(needed) if any(low or high for low, high in needed) else None
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
 
 
 def reads_in_place(s: Structure, position: int) -> bool:

@@ -1,0 +1,245 @@
+"""Phases: a sum whose terms depend on a remainder is several plain sums.
+
+In a transposed convolution a kernel position counts only where the stride divides a distance:
+
+    y[m] = sum(select((m + 1 - k) % 2 == 0 and 0 <= (m + 1 - k) // 2 and (m + 1 - k) // 2 < 4,
+                      x[(m + 1 - k) // 2] * w[k], 0.0) for k in 4)          (m in 8)
+
+With m = 2 * q + r the remainder depends on r and k alone.  For each r some k remain, at equal
+distances; quotients become linear; and what is left of the condition protects one factor:
+
+    y[2 * q]     = sum(select(0 <= q + k - 1, x[q + k - 1], 0.0) * w[3 - k * 2] for k in 2)
+    y[2 * q + 1] = sum(select(q + k < 4, x[q + k], 0.0) * w[2 - k * 2] for k in 2)
+
+Each phase is a contraction like any other, with its output at every second place in memory.
+Moving the condition to one factor multiplies zero by the other, as zero padding does everywhere
+else; results differ only where that other factor is infinite or not a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from whet.core.types import Shape
+from whet.ir.affine import Affine, affine, free_symbols, rebuild, substitute
+from whet.ir.bounds import bounds
+from whet.ir.expr import (
+    Axis,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    all_of,
+    as_expr,
+    const,
+    select,
+)
+from whet.ir.simplify import simplify
+from whet.ir.tensor import Compute, reduce as reduction, subexpressions
+from whet.tasks.guards import conjuncts, is_bounds_check, is_guard
+
+MAX_PHASES = 64
+"""More phases than this would be more code than they save time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """A part of a stage: its element (i, ...) is the stage's at (starts[0] + i * steps[0], ...)."""
+
+    stage: Compute
+    starts: Shape
+    steps: Shape
+
+
+def split_phases(stage: Compute) -> tuple[Phase, ...]:
+    """The parts that together compute the stage; the stage itself if it has no guarded sums."""
+    sums = _guarded_sums(stage.body)
+    if not sums:
+        return (Phase(stage, (0,) * len(stage.axes), (1,) * len(stage.axes)),)
+    steps = _periods(stage, sums)
+    starts = product(*(range(min(p, axis.extent)) for p, axis in zip(steps, stage.axes)))
+    return tuple(_phase(stage, start, steps) for start in starts)
+
+
+def _guarded_sums(body: Expr) -> list[Reduce]:
+    """Sums of select(condition, value, 0) where the value is more than one element read."""
+    return [
+        e
+        for e in subexpressions(body)
+        if isinstance(e, Reduce) and e.kind == "sum" and _is_guarded_product(e.value)
+    ]
+
+
+def _is_guarded_product(e: Expr) -> bool:
+    return isinstance(e, Select) and is_guard(e) and not isinstance(e.then, Read)
+
+
+def _periods(stage: Compute, sums: Sequence[Reduce]) -> Shape:
+    """For each axis, after how many steps all remainders are the same again."""
+    found = [1] * len(stage.axes)
+    for e in sums:
+        for form, divisor, _ in _remainder_tests(e.value):
+            for n, axis in enumerate(stage.axes):
+                period = divisor // math.gcd(divisor, form.coefficient(axis))
+                found[n] = math.lcm(found[n], period)
+    return tuple(found) if math.prod(found) <= MAX_PHASES else (1,) * len(found)
+
+
+def _remainder_tests(e: Expr) -> Iterator[tuple[Affine, int, int]]:
+    """form, divisor and wanted remainder of the tests `form % divisor == wanted` of a guard."""
+    assert isinstance(e, Select)
+    for test in conjuncts(e.condition):
+        match test:
+            case Binary(op="eq", left=Binary(op="mod", left=inner, right=Const(value=divisor)),
+                        right=Const(value=wanted)) if divisor > 0:  # fmt: skip
+                yield affine(inner), int(divisor), int(wanted)
+
+
+def _phase(stage: Compute, starts: Shape, steps: Shape) -> Phase:
+    """The part of the stage at the given starts, its sums without the terms that are zero."""
+    axes = []
+    here: dict[Expr, Expr] = {}
+    for axis, start, step in zip(stage.axes, starts, steps):
+        axes.append(Axis(axis.name, -(-(axis.extent - start) // step)))
+        if step > 1:
+            here[axis] = axes[-1] * step + start
+    body = substitute(stage.body, here)
+    plain: dict[Expr, Expr] = {e: _plain_sum(e) for e in _guarded_sums(body)}
+    return Phase(Compute(stage.name, tuple(axes), substitute(body, plain)), starts, steps)
+
+
+# ----------------------------------------------------------------------------- one guarded sum
+def _plain_sum(e: Reduce) -> Expr:
+    """The sum over those terms alone that the remainders leave."""
+    axes: list[Axis] = []
+    env: dict[Expr, Expr] = {}
+    for axis in e.axes:
+        kept = _kept_positions(axis, e.value)
+        if not kept:
+            return const(0, e.dtype)
+        if len(kept) == 1:
+            env[axis] = as_expr(kept[0])
+            continue
+        axes.append(Axis(axis.name, len(kept), "R"))
+        env[axis] = axes[-1] * (kept[1] - kept[0]) + kept[0]
+    value, axes = _without_determined(_tidy(substitute(e.value, env)), axes)
+    value = _tidy(substitute(value, {a: a.extent - 1 - a for a in axes if _runs_back(a, value)}))
+    return value if isinstance(value, Const) else reduction("sum", value, *axes)
+
+
+def _kept_positions(axis: Axis, guarded: Expr) -> list[int]:
+    """The positions on a reduced axis that pass all tests of remainders; equally spaced."""
+    kept = list(range(axis.extent))
+    for form, divisor, wanted in _remainder_tests(guarded):
+        step = form.coefficient(axis)
+        if step and all(a is axis or c % divisor == 0 for a, c in form.terms):
+            kept = [k for k in kept if (step * k + form.constant) % divisor == wanted]
+    return kept
+
+
+def _without_determined(value: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:
+    """The value without the reduced axes for which only one position counts.
+
+    select(0 <= m - k and m - k < 1, x[m - k] * w[k], 0)   ->   x[0] * w[m]
+    """
+    for axis in axes:
+        position = _determined(axis, value)
+        if position is not None:
+            inside = select((as_expr(0) <= position) & (position < axis.extent),
+                            substitute(value, {axis: position}), const(0, value.dtype))  # fmt: skip
+            return _without_determined(_tidy(inside), [a for a in axes if a is not axis])
+    return value, axes
+
+
+def _determined(axis: Axis, value: Expr) -> Expr | None:
+    """The position on the axis that alone passes tests 0 <= form and form < 1."""
+    tests = [t for e in subexpressions(value) if isinstance(e, Select) and is_guard(e)
+             for t in conjuncts(e.condition)]  # fmt: skip
+    for test in tests:
+        match test:
+            case Binary(op="lt", left=left, right=Const(value=1)):
+                form = affine(left)
+                sign = form.coefficient(axis)
+                linear = all(isinstance(a, Axis) for a, _ in form.terms)
+                not_negative = (as_expr(0) <= left) in tests or bounds(left).low >= 0
+                if abs(sign) == 1 and linear and not_negative:
+                    return simplify(axis - left * sign)
+    return None
+
+
+def _runs_back(axis: Axis, value: Expr) -> bool:
+    """True when guarded reads go backwards in memory as the axis goes forward."""
+    guarded = [e.then for e in subexpressions(value) if isinstance(e, Select) and is_guard(e)]
+    steps = [affine(i).coefficient(axis) for r in guarded if isinstance(r, Read) for i in r.indices]
+    return min(steps, default=0) < 0 and max(steps) <= 0
+
+
+# -------------------------------------------------------------------------------------- guards
+def _tidy(e: Expr) -> Expr:
+    """Indices simplified, tests that hold dropped, the others moved to what they protect.
+
+    Both sides of a test are simplified like the indices, so it can still be recognised as a
+    bounds check of one of them.
+    """
+    if isinstance(e, Read):
+        return Read(e.tensor, tuple(simplify(i) for i in e.indices))
+    if not (isinstance(e, Select) and is_guard(e)):
+        return rebuild(e, [_tidy(c) for c in e.children()]) if e.children() else e
+    tests = []
+    for test in conjuncts(e.condition):
+        known = simplify(test)
+        if not isinstance(known, Const):
+            tests.append(rebuild(test, [simplify(c) for c in test.children()]))
+        elif not known.value:
+            return const(0, e.dtype)
+    return _guarded(tests, _tidy(e.then))
+
+
+def _guarded(tests: Sequence[Expr], value: Expr) -> Expr:
+    """select(all tests, value, 0), with tests on one factor alone where only it needs them.
+
+    select(0 <= i, x[i] * w[k], 0)   ->   select(0 <= i, x[i], 0) * w[k]
+    """
+    match value:
+        case Const():
+            return value
+        case Cast(value=inner, dtype=dtype):
+            return rebuild(value, [_guarded(tests, inner)])
+        case Select(condition=condition, then=then) if is_guard(value):
+            return _guarded([*conjuncts(condition), *tests], then)
+        case Binary(op="mul", left=left, right=right):
+            for_left = [t for t in tests if _concerns(t, left)]
+            for_right = [t for t in tests if t not in for_left and _concerns(t, right)]
+            rest = [t for t in tests if t not in for_left and t not in for_right]
+            if _is_safe(left, for_left) and _is_safe(right, for_right):
+                factors = _guarded(for_left, left) * _guarded(for_right, right)
+                return select(all_of(rest), factors, const(0, value.dtype))
+    return select(all_of(tests), value, const(0, value.dtype))
+
+
+def _concerns(test: Expr, value: Expr) -> bool:
+    return any(is_bounds_check(test, r) for r in subexpressions(value) if isinstance(r, Read))
+
+
+def _is_safe(value: Expr, tests: Sequence[Expr]) -> bool:
+    """True when the tests alone keep all reads inside their tensors."""
+    held = {t for t in tests}
+    for e in subexpressions(value):
+        if isinstance(e, Select) and is_guard(e):
+            held |= set(conjuncts(e.condition))
+    for e in subexpressions(value):
+        if not isinstance(e, Read):
+            continue
+        for index, extent in zip(e.indices, e.tensor.shape):
+            reach = bounds(index)
+            if reach.low < 0 and (as_expr(0) <= index) not in held:
+                return False
+            if reach.high >= extent and (index < extent) not in held:
+                return False
+    return True
