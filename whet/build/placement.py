@@ -48,6 +48,14 @@ class Place:
     offset: int
     border: Border | None = None
 
+    def every(self, starts: Shape, steps: Shape) -> Place:
+        """The place of the elements at starts + i * steps."""
+        if not any(starts) and all(s == 1 for s in steps):
+            return self
+        strides = tuple(s * step for s, step in zip(self.strides, steps))
+        offset = self.offset + sum(s * start for s, start in zip(self.strides, starts))
+        return Place(self.storage, strides, offset)
+
 
 @dataclass(eq=False)
 class Placement:

@@ -20,6 +20,7 @@ from whet.tasks.expressions import (
 )
 from whet.tasks.groups import Group, partition
 from whet.tasks.layout import Layouts, choose_layouts
+from whet.tasks.phases import split_phases
 from whet.tasks.rowshape import common_rows
 from whet.tasks.structure import structure_of
 from whet.tasks.task import Task
@@ -55,7 +56,7 @@ def make_plan(graph: Graph) -> Plan:
         _copy_step(graph, placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
     ]
-    steps += [_group_step(graph, group, placement) for group in groups]
+    steps += [step for group in groups for step in _group_steps(graph, group, placement)]
     steps += [
         _copy_step(graph, placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
@@ -63,7 +64,7 @@ def make_plan(graph: Graph) -> Plan:
     return Plan(graph, tuple(steps), placement)
 
 
-def _group_step(graph: Graph, group: Group, placement: Placement) -> Step:
+def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[Step]:
     if group.opaque:
         node = group.nodes[0]
         fail("WH2002", f"no native code for operator '{node.op.name}'", kind=UnsupportedError)
@@ -73,8 +74,16 @@ def _group_step(graph: Graph, group: Group, placement: Placement) -> Step:
     if len(outputs) > 1 or _reductions(inlined) > 1 or _nested(inlined):
         inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
     made, values = canonical(inlined, sources)
-    task, storages = make_task(made, values, outputs, placement)
-    return Step(task, storages, graph.names.get(group.nodes[0], group.nodes[0].op.name))
+    places = [placement.places[v] for v in outputs]
+    name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
+    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
+        return [Step(*make_task(made, values, places, placement), name)]
+    steps = []
+    for phase in split_phases(made[0]):
+        part, used = canonical([phase.stage], values)
+        place = places[0].every(phase.starts, phase.steps)
+        steps.append(Step(*make_task(part, used, [place], placement), name))
+    return steps
 
 
 def _reductions(tensors: Sequence[Compute]) -> int:
@@ -100,12 +109,12 @@ def _nested(tensors: Sequence[Compute]) -> bool:
 def make_task(
     made: Sequence[Compute],
     values: dict[Tensor, Value],
-    outputs: Sequence[Value],
+    targets: Sequence[Place],
     placement: Placement,
 ) -> tuple[Task, dict[Tensor, Storage]]:
     """The task over the places of its boundary values."""
     places: dict[Tensor, Place] = {t: placement.places[v] for t, v in values.items()}
-    places.update({t: placement.places[v] for t, v in zip(made, outputs)})
+    places.update(zip(made, targets))
     buffers: dict[Tensor, Buffer] = {}
     borders = {}
     for tensor, place in places.items():

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from whet.core.types import Shape
-from whet.ir.affine import Affine, affine, free_symbols, rebuild, substitute
+from whet.ir.affine import Affine, affine, rebuild, substitute
 from whet.ir.bounds import bounds
 from whet.ir.expr import (
     Axis,
@@ -209,7 +209,7 @@ def _guarded(tests: Sequence[Expr], value: Expr) -> Expr:
     match value:
         case Const():
             return value
-        case Cast(value=inner, dtype=dtype):
+        case Cast(value=inner):
             return rebuild(value, [_guarded(tests, inner)])
         case Select(condition=condition, then=then) if is_guard(value):
             return _guarded([*conjuncts(condition), *tests], then)
@@ -229,7 +229,7 @@ def _concerns(test: Expr, value: Expr) -> bool:
 
 def _is_safe(value: Expr, tests: Sequence[Expr]) -> bool:
     """True when the tests alone keep all reads inside their tensors."""
-    held = {t for t in tests}
+    held = set(tests)
     for e in subexpressions(value):
         if isinstance(e, Select) and is_guard(e):
             held |= set(conjuncts(e.condition))

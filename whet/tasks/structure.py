@@ -8,7 +8,7 @@ from functools import lru_cache
 from whet.core.types import TensorType
 from whet.graph.graph import Node
 from whet.ir.affine import affine, free_symbols, interval
-from whet.ir.expr import Axis, Binary, Const, Expr, Read, Reduce, Select
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.ops.base import Op
 from whet.tasks.guards import is_guard
