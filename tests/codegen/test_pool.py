@@ -1,0 +1,356 @@
+"""The thread pool: every iteration runs once, in as many threads as were asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from tests.codegen.pool_jobs import JOBS, load, sum_of_jobs
+from whet.codegen.llvm.compile import Library
+from whet.codegen.llvm.pool import pool_ir
+from whet.codegen.llvm.pool.state import CHUNKS_PER_THREAD
+from whet.codegen.llvm.poolcode import pool_object, process_pool
+from whet.core.caching import FileCache
+from whet.core.config import CacheConfig
+from whet.core.errors import UsageError
+from whet.core.types import Array
+from whet.runtime.pool import FUNCTIONS, MAX_THREADS, ThreadPool
+
+ROOT = Path(__file__).resolve().parents[2]
+Job = Callable[[str, Array, int], None]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[ThreadPool, Library]:
+    return load(tmp_path_factory.mktemp("cache") / "whet")
+
+
+@pytest.fixture
+def pool(loaded: tuple[ThreadPool, Library]) -> Iterator[ThreadPool]:
+    yield loaded[0]
+    loaded[0].set_threads(1)
+
+
+@pytest.fixture
+def job(loaded: tuple[ThreadPool, Library]) -> Job:
+    """Runs a job of `pool_jobs` on an array."""
+    # Looked up beforehand: llvmlite has a lock that a forked child might find taken for ever.
+    calls = {name: loaded[1].function(name, ctypes.c_void_p, ctypes.c_int64) for name in JOBS}
+
+    def run(name: str, context: Array, n: int) -> None:
+        calls[name](context.ctypes.data, n)
+
+    return run
+
+
+def threads_of_process() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def meet(job: Job, threads: int) -> set[int]:
+    """Thread numbers of a job that needs so many threads at once."""
+    context = np.zeros(2 + threads, np.int64)
+    context[1] = threads
+    job("meet_once", context, threads)
+    return set(context[2:].tolist())
+
+
+# ------------------------------------------------------------------------------- correctness
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_sums_of_many_jobs_are_exact(pool: ThreadPool, job: Job, threads: int) -> None:
+    pool.set_threads(threads)
+    total = np.zeros(1, np.int64)
+    job("sum_often", total, 200_000)
+    assert total[0] == sum_of_jobs(200_000)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 11, 12, 13, 97, 1000, 65_537])
+def test_every_iteration_runs_once(pool: ThreadPool, job: Job, threads: int, n: int) -> None:
+    pool.set_threads(threads)
+    counts = np.zeros(n + 1, np.uint8)
+    job("count_once", counts, n)
+    assert (counts[:n] == 1).all()
+    assert counts[n] == 0
+
+
+def test_a_negative_extent_runs_nothing(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(2)
+    total = np.zeros(1, np.int64)
+    job("sum_once", total, -3)
+    assert total[0] == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_loops_inside_loops_run(pool: ThreadPool, job: Job, threads: int) -> None:
+    pool.set_threads(threads)
+    total = np.zeros(1, np.int64)
+    job("nest_once", total, 100)
+    assert total[0] == sum((i + 2) * (i + 3) // 2 for i in range(100))
+
+
+def test_chunks_are_contiguous_and_several_per_thread(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(3)
+    owners = np.zeros(10_000, np.int64)
+    job("trace_once", owners, len(owners))
+    changes = np.flatnonzero(np.diff(owners)) + 1
+    chunks = 3 * CHUNKS_PER_THREAD
+    share, extra = divmod(len(owners), chunks)
+    borders = {c * share + min(c, extra) for c in range(chunks)}
+    assert set(changes.tolist()) <= borders
+
+
+def test_callers_on_several_threads(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(3)
+    totals = [np.zeros(1, np.int64) for _ in range(4)]
+    names = ["sum_often", "nest_often", "sum_often", "nest_often"]
+    jobs = [60_000, 3_000, 60_000, 3_000]
+    callers = [
+        threading.Thread(target=job, args=(name, total, n))
+        for name, total, n in zip(names, totals, jobs, strict=True)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    nested = sum(sum((i + 2) * (i + 3) // 2 for i in range(2 + j % 37)) for j in range(jobs[1]))
+    assert [int(t[0]) for t in totals] == [sum_of_jobs(60_000), nested] * 2
+
+
+def test_the_number_of_threads_may_change_while_jobs_run(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(2)
+    total = np.zeros(1, np.int64)
+    caller = threading.Thread(target=job, args=("sum_often", total, 300_000))
+    caller.start()
+    for n in range(60):
+        pool.set_threads(1 + n % 4)
+    caller.join()
+    assert total[0] == sum_of_jobs(300_000)
+
+
+# ------------------------------------------------------------------------------------ threads
+@pytest.mark.parametrize("threads", [1, 2, 4, 3])
+def test_the_number_of_threads_is_exact(pool: ThreadPool, job: Job, threads: int) -> None:
+    pool.set_threads(1)
+    before = threads_of_process()
+    pool.set_threads(threads)
+    assert len(meet(job, threads)) == threads
+    assert threads_of_process() == before + threads - 1
+    assert pool.threads == threads
+    assert pool.stats().workers == threads - 1
+    owners = np.zeros(50_000, np.int64)
+    job("trace_once", owners, len(owners))
+    assert len(set(owners.tolist())) <= threads
+
+
+def test_one_thread_is_the_caller(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(1)
+    generation = pool.stats().generation
+    assert meet(job, 1) == {threading.get_native_id()}
+    owners = np.zeros(100, np.int64)
+    job("trace_once", owners, len(owners))
+    assert set(owners.tolist()) == {threading.get_native_id()}
+    assert pool.stats().generation == generation
+
+
+def test_no_thread_starts_before_the_first_loop(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(1)
+    before = threads_of_process()
+    pool.set_threads(4)
+    assert (threads_of_process(), pool.stats().workers) == (before, 0)
+    meet(job, 4)
+    assert threads_of_process() == before + 3
+    pool.set_threads(2)
+    assert (threads_of_process(), pool.stats().workers) == (before, 0)
+
+
+def test_an_idle_pool_uses_no_processor_time(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(4)
+    meet(job, 4)
+    deadline = time.monotonic() + 10
+    while pool.stats().sleeping < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert pool.stats().sleeping == 3
+    start = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - start < 0.02
+
+
+def test_sleeping_workers_wake_up(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(3)
+    pool.set_spin(0)
+    try:
+        for _ in range(200):
+            assert len(meet(job, 3)) == 3
+    finally:
+        pool.set_spin(50)
+
+
+def test_spinning_lasts_about_as_long_as_asked(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(2)
+    pool.set_spin(200_000)
+    try:
+        meet(job, 2)
+        time.sleep(0.02)
+        assert pool.stats().sleeping == 0
+        deadline = time.monotonic() + 10
+        while not pool.stats().sleeping and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert pool.stats().sleeping == 1
+    finally:
+        pool.set_spin(50)
+
+
+@pytest.mark.parametrize("threads", [0, -1, MAX_THREADS + 1])
+def test_impossible_numbers_of_threads(pool: ThreadPool, threads: int) -> None:
+    with pytest.raises(UsageError, match="threads are not between 1 and") as caught:
+        pool.set_threads(threads)
+    assert caught.value.code == "WH1002"
+
+
+def test_impossible_spins(pool: ThreadPool) -> None:
+    for microseconds in (-1.0, 2e6, float("nan")):
+        with pytest.raises(UsageError, match="is not between 0 and one second"):
+            pool.set_spin(microseconds)
+
+
+# ---------------------------------------------------------------------------- life of a process
+def exit_status(pid: int, seconds: float = 20) -> int:
+    """The exit status of a child that must end by itself."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    pytest.fail("the forked child hangs")
+
+
+def run_in_fork(check: Callable[[], bool]) -> None:
+    """Fork; the child must find that the check holds."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if check() else 2
+        finally:
+            os._exit(status)
+    assert exit_status(pid) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_starts_its_own_workers(pool: ThreadPool, job: Job) -> None:
+    pool.set_threads(3)
+    parent = meet(job, 3)
+
+    def works() -> bool:
+        total = np.zeros(1, np.int64)
+        job("sum_often", total, 5_000)
+        own = meet(job, 3)
+        exact = total[0] == sum_of_jobs(5_000) and threads_of_process() == 3
+        return exact and len(own) == 3 and not own & parent
+
+    run_in_fork(works)
+    assert meet(job, 3) == parent
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_job(pool: ThreadPool, job: Job) -> None:
+    """The child's copy of the pool is in the hands of a thread that it does not have."""
+    pool.set_threads(2)
+    total = np.zeros(1, np.int64)
+    caller = threading.Thread(target=job, args=("sum_often", total, 400_000))
+    caller.start()
+    for _ in range(5):
+        run_in_fork(lambda: len(meet(job, 2)) == 2)
+    caller.join()
+    assert total[0] == sum_of_jobs(400_000)
+
+
+def run_script(text: str, cache: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(text), str(cache)],
+        capture_output=True, text=True, check=False, timeout=60, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+START = """
+import ctypes, pathlib, sys, threading, time
+import numpy as np
+from tests.codegen.pool_jobs import JOBS, load, sum_of_jobs
+pool, jobs = load(pathlib.Path(sys.argv[1]))
+sums = jobs.function("sum_often", ctypes.c_void_p, ctypes.c_int64)
+total = np.zeros(1, np.int64)
+pool.set_threads(4)
+"""
+
+
+def test_a_process_with_awake_workers_ends(tmp_path: Path) -> None:
+    """The workers are gone before the code that they spin in."""
+    script = START + "pool.set_spin(1e6); sums(total.ctypes.data, 5000); print(total[0])"
+    assert run_script(script, tmp_path / "cache") == str(sum_of_jobs(5000))
+
+
+def test_a_process_ends_while_a_daemon_uses_the_pool(tmp_path: Path) -> None:
+    script = START + textwrap.dedent("""
+        work = lambda: sums(total.ctypes.data, 100_000_000)
+        threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.05)
+        print("end")
+        """)
+    assert run_script(script, tmp_path / "cache") == "end"
+
+
+# --------------------------------------------------------------------------------------- code
+def test_there_is_one_pool(pool: ThreadPool, tmp_path: Path) -> None:
+    assert process_pool(FileCache(CacheConfig(dir=tmp_path))) is pool
+
+
+def test_the_code_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = FileCache(CacheConfig(dir=tmp_path / "cache"))
+    made = pool_object(cache)
+
+    def compile_again(*args: str) -> bytes:
+        raise AssertionError("the object is in the cache")
+
+    monkeypatch.setattr("whet.codegen.llvm.poolcode.emit_object", compile_again)
+    assert pool_object(cache) == made
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_code_for_each_architecture(architecture: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = f"{architecture}-unknown-linux-gnu"
+    module = llvm.parse_assembly(pool_ir(architecture))
+    module.triple = triple
+    module.verify()
+    functions = {f.name: f.is_declaration for f in module.functions}
+    imports = {n for n, declared in functions.items() if declared and not n.startswith("llvm.")}
+    assert imports == {"pthread_create", "pthread_join", "sched_yield", "syscall"}
+    assert {name for name in FUNCTIONS if not functions[name]} == set(FUNCTIONS)
+    machine = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic")
+    assembly = machine.emit_assembly(module)
+    assert {"x86_64": "pause", "aarch64": "isb"}[architecture] in assembly
+    assert {"x86_64": "cmpxchg", "aarch64": "ldaxr"}[architecture] in assembly
+
+
+def test_unknown_architectures_are_refused() -> None:
+    with pytest.raises(UsageError, match="no thread pool for processors of type 'z80'"):
+        pool_ir("z80")
