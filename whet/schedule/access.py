@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whet.ir.affine import Affine, affine, combine, interval, rebuild
-from whet.ir.expr import Axis, Binary, Const, Expr, Read, Select
+from whet.ir.expr import Axis, Expr, Read, Select
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Tensor
+from whet.tasks.guards import conjuncts, is_bounds_check, is_guard
 from whet.tasks.task import Border, Task
 
 
@@ -94,9 +95,9 @@ def flat_buffer(buffer: Buffer) -> Buffer:
 def guard_is_needless(e: Select, task: Task, extents: dict[Expr, int]) -> bool:
     """True for a bounds check whose failing side reads zeros that memory holds anyway."""
     read = e.then
-    if not (isinstance(read, Read) and isinstance(e.other, Const) and e.other.value == 0):
+    if not (isinstance(read, Read) and is_guard(e)):
         return False
-    if not all(_is_bounds_check(c, read) for c in _conjuncts(e.condition)):
+    if not all(is_bounds_check(c, read) for c in conjuncts(e.condition)):
         return False
     border = border_of(read.tensor, task)
     for index, extent, (low, high) in zip(read.indices, read.tensor.shape, border):
@@ -108,23 +109,3 @@ def guard_is_needless(e: Select, task: Task, extents: dict[Expr, int]) -> bool:
 
 def border_of(tensor: Tensor, task: Task) -> Border:
     return task.borders.get(tensor, ((0, 0),) * tensor.rank)
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    if isinstance(e, Binary) and e.op == "and":
-        return _conjuncts(e.left) + _conjuncts(e.right)
-    return [e]
-
-
-def _is_bounds_check(e: Expr, read: Read) -> bool:
-    """0 <= index or index < extent, for one of the read's own indices."""
-    if not isinstance(e, Binary):
-        return False
-    if e.op == "le" and isinstance(e.left, Const) and e.left.value == 0:
-        return e.right in read.indices
-    if e.op == "lt" and isinstance(e.right, Const):
-        return any(
-            e.left is index and int(e.right.value) == extent
-            for index, extent in zip(read.indices, read.tensor.shape)
-        )
-    return False
