@@ -31,6 +31,7 @@ CODES: dict[str, str] = {
     # WH13: expressions
     "WH1301": "A scalar or tensor expression is ill-formed.",
     "WH1302": "A tensor is read outside its bounds.",
+    "WH1303": "There is no native code for an expression.",
     # WH20: front ends
     "WH2001": "The model file cannot be read.",
     "WH2002": "The model contains parts that are not supported.",
@@ -79,6 +80,10 @@ class UnsupportedError(WhetError):
     """The model is sound but uses something that whet does not have."""
 
     exit_code = 3
+
+
+class NoCodeError(UnsupportedError):
+    """There is no native code for something; it may be run in another way."""
 
 
 class ModelError(WhetError):

@@ -123,17 +123,19 @@ def free_symbols(e: Expr) -> frozenset[Expr]:
     return frozenset(found)
 
 
-def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
+Replacements = Mapping[Expr, Expr] | Mapping[Axis, Expr] | Mapping[Var, Expr]
+
+
+def substitute(e: Expr, values: Replacements) -> Expr:
     """The expression with variables and axes replaced, constants folded on the way."""
-    memo: dict[Expr, Expr] = {}
+    memo: dict[Expr, Expr] = {**values}
 
     def visit(x: Expr) -> Expr:
-        if x in values:
-            return values[x]
+        if x in memo:
+            return memo[x]
         if not x.children():
             return x
-        if x not in memo:
-            memo[x] = rebuild(x, [visit(child) for child in x.children()])
+        memo[x] = rebuild(x, [visit(child) for child in x.children()])
         return memo[x]
 
     return visit(e)

@@ -17,9 +17,12 @@ from collections.abc import Mapping, Sequence
 
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
-from whet.codegen.llvm.values import Storage, ValueWriter
-from whet.core.errors import check
-from whet.ir.expr import Const, Expr, call, const
+from whet.codegen.llvm.operand import Operand, literal
+from whet.codegen.llvm.storage import Storage
+from whet.codegen.llvm.support import require_code
+from whet.codegen.llvm.values import ValueWriter
+from whet.core.dtypes import bool_, i64
+from whet.ir.expr import Const, Expr, Var, const
 from whet.ir.program import (
     Allocate,
     Buffer,
@@ -29,6 +32,7 @@ from whet.ir.program import (
     Program,
     Stmt,
     Store,
+    While,
     substitute_block,
 )
 
@@ -81,15 +85,16 @@ class _StatementWriter:
                     self.block(body)
             case Loop(kind="parallel"):
                 self.parallel(stmt)
-            case Loop():
+            case Loop(extent=Const()):
                 self.loop(stmt)
+            case Loop():
+                self.dynamic_loop(stmt)
+            case While(condition=condition, body=body):
+                self.repeat(condition, body)
             case If(condition=condition, then=then, other=other):
-                self.branch(condition, then)
-                if other:
-                    self.branch(_negated(condition), other)
-            case Let(var=var, value=value, body=body):
-                self.values.bind(var, self.values.value(value))
-                self.block(body)
+                self.choice(condition, then, other)
+            case Let():
+                self.let(stmt)
             case Allocate(buffer=buffer, body=body):
                 self.values.storage.allocate(buffer)
                 self.block(body)
@@ -103,32 +108,68 @@ class _StatementWriter:
         if extent == 1:
             self.block(substitute_block(stmt.body, {stmt.var: const(0, stmt.var.dtype)}))
             return
-        counter = self.function.fresh(stmt.var.name.replace(".", "_"))
+        counter = self.counter(stmt)
         self.function.open_loop()
         with self.values.counter(stmt.var, counter, extent):
             self.block(stmt.body)
         self.function.close_loop(counter, "0", str(extent))
 
-    def branch(self, condition: Expr, body: Sequence[Stmt]) -> None:
-        decided = self.values.value(condition)
+    def dynamic_loop(self, stmt: Loop) -> None:
+        """A loop whose extent is known at run time; it may be zero."""
+        extent = self.values.evaluate(stmt.extent)
+        some = self.function.compare("sgt", extent, literal(0, i64))
+        self.function.open_branch()
+        counter = self.counter(stmt)
+        self.function.open_loop()
+        with self.values.counter(stmt.var, counter, None):
+            self.block(stmt.body)
+        self.function.close_loop(counter, "0", extent.text)
+        self.function.close_branch(some)
+
+    def counter(self, stmt: Loop) -> str:
+        return self.function.fresh(stmt.var.name.replace(".", "_"))
+
+    def repeat(self, condition: Expr, body: Sequence[Stmt]) -> None:
+        self.function.open_while()
+        decided = self.values.evaluate(condition)
+        self.function.open_branch()
+        self.block(body)
+        self.function.close_while(decided)
+
+    def choice(self, condition: Expr, then: Sequence[Stmt], other: Sequence[Stmt]) -> None:
         if isinstance(condition, Const):
-            if condition.value:
-                self.block(body)
+            self.block(then if condition.value else other)
             return
-        check(not decided.lanes, "WH1301", "a branch cannot depend on the lane of a vector")
+        decided = self.values.evaluate(condition)
+        require_code(not decided.lanes, "a branch that depends on the lane of a vector")
+        # Negated before either side runs, because `then` may change what the condition reads.
+        negated = self.function.binary("xor", decided, literal(True, bool_)) if other else None
+        self.branch(decided, then)
+        if negated is not None:
+            self.branch(negated, other)
+
+    def branch(self, decided: Operand, body: Sequence[Stmt]) -> None:
         self.function.open_branch()
         self.block(body)
         self.function.close_branch(decided)
 
+    def let(self, stmt: Let) -> None:
+        """A name of its own for every binding: addresses are remembered by variable."""
+        var = Var(self.function.fresh(f"{stmt.var.name}.")[1:], stmt.var.dtype)
+        self.values.bind(var, self.values.evaluate(stmt.value))
+        self.block(substitute_block(stmt.body, {stmt.var: var}))
+
     def parallel(self, stmt: Loop) -> None:
         """The body as a function over a range of iterations, handed to the thread pool."""
         extent = _static(stmt.extent)
+        if extent == 0:
+            return
         self.outlined += 1
         name = f"{self.function.name}.p{self.outlined}"
         inner = _StatementWriter(
             self.module, name, "ptr noalias %table, i64 %begin, i64 %end", self.slots, self.frozen
         )
-        counter = inner.function.fresh(stmt.var.name.replace(".", "_"))
+        counter = inner.counter(stmt)
         inner.function.open_loop()
         with inner.values.counter(stmt.var, counter, extent):
             inner.block(stmt.body)
@@ -139,10 +180,6 @@ class _StatementWriter:
 
 
 def _static(extent: Expr) -> int:
-    check(isinstance(extent, Const), "WH1301", f"the loop extent {extent} is not a constant")
+    require_code(isinstance(extent, Const), f"the loop extent {extent}, which is not a constant")
     assert isinstance(extent, Const)
     return int(extent.value)
-
-
-def _negated(condition: Expr) -> Expr:
-    return call("not", condition)

@@ -173,6 +173,26 @@ class FunctionWriter:
         ]
         outer.block = after
 
+    def open_while(self) -> None:
+        """Start the condition of a loop that runs as long as it holds."""
+        self.scopes.append(Scope(f"test{self._label()}", conditional=True))
+
+    def close_while(self, condition: Operand) -> None:
+        """Finish a body that was opened as a branch inside the condition's scope."""
+        body, test, outer = self.scopes.pop(), self.scopes.pop(), self.scopes[-1]
+        done = f"done{self._label()}"
+        outer.lines += [
+            f"  br label %{test.entry}",
+            f"{test.entry}:",
+            *test.lines,
+            f"  br i1 {condition.text}, label %{body.entry}, label %{done}",
+            f"{body.entry}:",
+            *body.lines,
+            f"  br label %{test.entry}",
+            f"{done}:",
+        ]
+        outer.block = done
+
     def _label(self) -> int:
         self.count += 1
         return self.count

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type
-from whet.core.dtypes import DType, bool_, f32, i32
-from whet.core.errors import fail
+from whet.codegen.llvm.support import no_code, require_code
+from whet.core.dtypes import bool_, f32, i32
 
 Rule = Callable[..., Operand]
 
@@ -31,6 +31,7 @@ def call(f: FunctionWriter, name: str, args: Sequence[Operand]) -> Operand:
     lanes = max(a.lanes for a in args)
     args = [f.splat(a, lanes) for a in args]
     dtype = args[0].dtype
+    require_code(not dtype.is_float or dtype.bits >= 32, f"{name} of {dtype}")
     if dtype is f32 and name in _POLYNOMIALS:
         return _POLYNOMIALS[name](f, *args)
     if dtype.is_float:
@@ -71,7 +72,7 @@ def _float_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
         return f.intrinsic(_INTRINSIC[name], x)
     if name in _LIBM:
         return _library(f, name, args)
-    fail("WH1301", f"no code for {name} on {x.dtype}")
+    no_code(f"{name} of {x.dtype}")
 
 
 def minimum_or_maximum(f: FunctionWriter, name: str, a: Operand, b: Operand) -> Operand:
@@ -125,39 +126,56 @@ def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
             return f.binary("xor", x, literal(-1, x.dtype, x.lanes))
         case "bitand" | "bitor" | "bitxor":
             return f.binary(name[3:], x, y)
-        case "shiftleft":
-            return f.binary("shl", x, y)
-        case "shiftright":
-            return f.binary("ashr" if signed else "lshr", x, y)
-        case "truncdiv":
-            return f.binary("sdiv" if signed else "udiv", x, y)
-        case "truncmod":
-            return f.binary("srem" if signed else "urem", x, y)
-        case "floordiv" | "mod":
-            return _floored(f, name, x, y) if signed else f.binary(
-                "udiv" if name == "floordiv" else "urem", x, y)  # fmt: skip
+        case "shiftleft" | "shiftright":
+            return _shifted(f, name, x, y)
+        case "truncdiv" | "truncmod" | "floordiv" | "mod":
+            return _divided(f, name, x, y)
         case "floor" | "ceil" | "round" | "trunc":
             return x
-    fail("WH1301", f"no code for {name} on {x.dtype}")
+    no_code(f"{name} of {x.dtype}")
 
 
-def _floored(f: FunctionWriter, name: str, x: Operand, y: Operand) -> Operand:
-    """Division that rounds toward minus infinity, or its remainder."""
-    zero = literal(0, x.dtype, x.lanes)
-    remainder = f.binary("srem", x, y)
-    crossed = f.compare("slt", f.binary("xor", remainder, y), zero)
-    inexact = f.binary("and", crossed, f.compare("ne", remainder, zero))
-    if name == "mod":
-        return f.choose(inexact, f.binary("add", remainder, y), remainder)
-    quotient = f.binary("sdiv", x, y)
-    lower = f.binary("sub", quotient, literal(1, x.dtype, x.lanes))
-    return f.choose(inexact, lower, quotient)
+def _shifted(f: FunctionWriter, name: str, x: Operand, y: Operand) -> Operand:
+    """Shifts; by the width or more, everything has been shifted out."""
+    width = literal(x.dtype.bits, x.dtype, x.lanes)
+    far = f.compare("uge", y, width)
+    near = f.choose(far, literal(0, x.dtype, x.lanes), y)
+    if name == "shiftleft":
+        return f.choose(far, literal(0, x.dtype, x.lanes), f.binary("shl", x, near))
+    if x.dtype.kind != "int":
+        return f.choose(far, literal(0, x.dtype, x.lanes), f.binary("lshr", x, near))
+    most = literal(x.dtype.bits - 1, x.dtype, x.lanes)
+    return f.binary("ashr", x, f.choose(far, most, y))
 
 
-def truncate_to_integer(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    """A float as an integer, rounded toward zero."""
-    opcode = "fptosi" if dtype.kind == "int" else "fptoui"
-    return f.emit(f"{opcode} {a} to {llvm_type(dtype, a.lanes)}", dtype, a.lanes)
+def _divided(f: FunctionWriter, name: str, x: Operand, y: Operand) -> Operand:
+    """Quotient or remainder of integers, rounded toward zero or (floordiv, mod) down.
+
+    Processors trap on a divisor of zero, where NumPy gives 0, and on the smallest number
+    divided by -1, which wraps around.
+    """
+    signed = x.dtype.kind == "int"
+    zero, one = literal(0, x.dtype, x.lanes), literal(1, x.dtype, x.lanes)
+    minus = literal(-1, x.dtype, x.lanes)
+    is_zero = f.compare("eq", y, zero)
+    safe = f.choose(is_zero, one, y)
+    if not signed:
+        if name in ("truncmod", "mod"):
+            return f.choose(is_zero, zero, f.binary("urem", x, safe))
+        return f.choose(is_zero, zero, f.binary("udiv", x, safe))
+    is_minus = f.compare("eq", y, minus)
+    safe = f.choose(is_minus, one, safe)
+    remainder = f.binary("srem", x, safe)
+    quotient = f.binary("sdiv", x, safe)
+    quotient = f.choose(is_minus, f.binary("sub", zero, x), quotient)
+    if name in ("floordiv", "mod"):
+        crossed = f.compare("slt", f.binary("xor", remainder, y), zero)
+        inexact = f.binary("and", crossed, f.compare("ne", remainder, zero))
+        remainder = f.choose(inexact, f.binary("add", remainder, y), remainder)
+        quotient = f.choose(inexact, f.binary("sub", quotient, one), quotient)
+    if name in ("truncmod", "mod"):
+        return remainder
+    return f.choose(is_zero, zero, quotient)
 
 
 def reduce_lanes(f: FunctionWriter, kind: str, vector: Operand) -> Operand:
