@@ -43,16 +43,20 @@ class FlatStage:
 
 def flatten_stage(stage: Compute, task: Task) -> FlatStage:
     """The stage over flat memory, its axes ordered by output stride and merged."""
+    plain = unmerged_stage(stage, task)
+    merged, (address, body) = merge_axes(plain.axes, (plain.address, plain.body))
+    return FlatStage(merged, plain.target, address, body)
+
+
+def unmerged_stage(stage: Compute, task: Task) -> FlatStage:
+    """The stage over flat memory with the axes it has, ordered by output stride."""
     output = task.buffers[stage]
-    unit: dict[Expr, Expr] = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
+    unit = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
     body = _drop_unit_axes(substitute(flatten_accesses(stage, task), unit))
     address = substitute(address_form(output, stage.axes).expr(), unit)
-    spatial = [a for a in stage.axes if a.extent > 1]
-    spatial, (address, body) = split_groups(spatial, (address, body))
     form = affine(address)
-    axes = sorted(spatial, key=lambda a: -form.coefficient(a))
-    merged, (address, body) = merge_axes(axes, (address, body))
-    return FlatStage(merged, flat_buffer(output), address, body)
+    axes = sorted((a for a in stage.axes if a.extent > 1), key=lambda a: -form.coefficient(a))
+    return FlatStage(tuple(axes), flat_buffer(output), address, body)
 
 
 def _all_axes(stage: Compute) -> tuple[Axis, ...]:

@@ -1,0 +1,525 @@
+"""The Winograd sketch: windows of three taps by transformed tiles, with fewer multiplications.
+
+A sum of products whose image is read at h + kh and w + kw, for kernels of extent 3,
+
+    y[h, w, o] = epilogue(sum(image[h + kh, w + kw, c] * weight[o, c, kh, kw] for c, kh, kw))
+
+is computed m x m outputs at a time from (m + 2) x (m + 2) inputs:
+
+    V[xi, tile, c] = B^T image_tile B         (vectors along c)
+    M[xi, tile, o] = sum(V[xi, tile, c] * U[xi, c, o] for c)      (one product per point xi)
+    y[tile, o]     = epilogue(A^T M B)        (vectors along o)
+
+U holds the transformed weights, made when the kernel is built.  What is not part of a pair
+(h, kh) stays what it was: further reduced axes are reduced by the products, also when they move
+along an outer axis (the depth of a 3-D convolution).  One pair alone is a 1-D convolution.
+
+The last tile of a row is moved back so that it ends at the edge, hence all reads lie where the
+stage reads; outputs that the tile before has written already are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from whet.core.dtypes import DType, f32, f64, i64
+from whet.ir.affine import affine, free_symbols, substitute
+from whet.ir.expr import (
+    Axis,
+    Binary,
+    Expr,
+    Read,
+    Reduce,
+    Var,
+    all_of,
+    as_expr,
+    call,
+    cast,
+    const,
+    select,
+)
+from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store
+from whet.ir.tensor import Compute, Tensor, subexpressions
+from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.flat import FlatStage, unmerged_stage
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, loop, split_index
+from whet.schedule.tile import RegisterTile
+from whet.schedule.transforms import TAPS, Combination, LinearPlan, linear_plan, matrices
+from whet.tasks.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Winograd:
+    """The parts of a stage that the sketch works on."""
+
+    task: Task
+    stage: FlatStage
+    reduce: Reduce
+    image: Expr
+    weight: Expr
+    vector: Axis
+    """The axis that only the weights have, contiguous in the output."""
+    pairs: tuple[tuple[Axis, Axis], ...]
+    """Output axis and kernel axis whose sum is a position in the image; one or two pairs."""
+    batch: tuple[Axis, ...]
+    """Further axes of the image and the output."""
+    shifts: dict[Axis, Axis]
+    """Reduced axes that move along a batch axis: again their sum is a position."""
+    depth: tuple[Axis, ...]
+    """All other reduced axes; the last one is contiguous in the image."""
+
+    @property
+    def columns(self) -> int:
+        return self.vector.extent
+
+    @property
+    def channels(self) -> int:
+        """Numbers per position of V."""
+        return math.prod(a.extent for a in self.depth)
+
+    @property
+    def reach(self) -> int:
+        """Terms of a product per number of V's channels."""
+        return math.prod(a.extent for a in self.shifts.values())
+
+
+@dataclass(frozen=True)
+class WinogradTiling:
+    """The holes.
+
+    `m` outputs per tile and axis; the register tile of the products; `block` tiles that go
+    through all three phases together and so stay in the cache (0: whole phases, one after the
+    other); `panels_per_chunk` panels per parallel step of whole phases; `prefetch` asks for the
+    next panel of weights while the present one is used.
+    """
+
+    m: int
+    mr: int
+    nv: int
+    lanes: int
+    block: int = 0
+    panels_per_chunk: int = 1
+    unroll: int = 1
+    prefetch: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.nv * self.lanes
+
+
+# ----------------------------------------------------------------------------------- structure
+def find_winograd(task: Task) -> Winograd | None:
+    """The task as windows of three taps, or None."""
+    if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
+        return None
+    stage = unmerged_stage(task.outputs[0], task)
+    vector = stage.vector
+    if len(stage.reduces) != 1 or vector is None:
+        return None
+    (reduce,) = stage.reduces
+    if reduce.kind != "sum" or reduce.dtype is not f32:
+        return None
+    if not (isinstance(reduce.value, Binary) and reduce.value.op == "mul"):
+        return None
+    image, weight = reduce.value.left, reduce.value.right
+    if vector in free_symbols(image):
+        image, weight = weight, image
+    in_image, in_weight = free_symbols(image), free_symbols(weight)
+    others = [a for a in stage.axes if a is not vector]
+    if vector in in_image or vector not in in_weight or not _is_constant(weight, task):
+        return None
+    if any(a not in in_image or a in in_weight for a in others):
+        return None
+    pairs: dict[Axis, Axis] = {}
+    shifts: dict[Axis, Axis] = {}
+    for k in reduce.axes:
+        for s in reversed(others):
+            if s not in pairs and s not in shifts and moves_together(image, s, k):
+                suits = k.extent == TAPS and s.extent >= 2 and k in in_weight
+                (pairs if suits and len(pairs) < 2 else shifts)[s] = k
+                break
+    taken = {*pairs.values(), *shifts.values()}
+    depth = _contiguous_last([k for k in reduce.axes if k not in taken], image)
+    if not pairs or depth is None:
+        return None
+    batch = tuple(s for s in others if s not in pairs)
+    in_order = tuple((s, pairs[s]) for s in others if s in pairs)
+    return Winograd(task, stage, reduce, image, weight, vector, in_order, batch, shifts, depth)
+
+
+def _tensors(stage: Compute) -> list[Tensor]:
+    return [x.tensor for x in subexpressions(stage.body) if isinstance(x, Read)]
+
+
+def _is_constant(e: Expr, task: Task) -> bool:
+    buffers = [task.buffers[t] for t in task.constants if t in task.buffers]
+    known = {*buffers, *map(flat_buffer, buffers)}
+    return all(x.tensor in known for x in subexpressions(e) if isinstance(x, Read))
+
+
+def moves_together(e: Expr, outer: Axis, inner: Axis) -> bool:
+    """True when the expression depends on the two axes only through their sum."""
+    position = Var("u")
+    first = _normal(substitute(e, {outer: position, inner: as_expr(0)}))
+    return all(
+        _normal(substitute(e, {outer: position - n, inner: as_expr(n)})) is first
+        for n in range(1, inner.extent)
+    )
+
+
+def _normal(e: Expr) -> Expr:
+    """The expression with all sums of indices as linear forms, so that equals are identical."""
+
+    def change(x: Expr) -> Expr | None:
+        if isinstance(x, Binary) and x.dtype is i64 and x.op in ("add", "sub", "mul"):
+            return affine(x).expr()
+        return None
+
+    return map_expr(e, change)
+
+
+def _contiguous_last(axes: list[Axis], image: Expr) -> tuple[Axis, ...] | None:
+    """The axes with the one last along which the image is contiguous; None if there is none."""
+    forms = [
+        address_form(x.tensor, x.indices)
+        for x in subexpressions(image)
+        if isinstance(x, Read) and isinstance(x.tensor, Buffer)
+    ]
+    for axis in axes:
+        if forms and all(form.coefficient(axis) in (0, 1) for form in forms):
+            return (*(a for a in axes if a is not axis), axis)
+    return None
+
+
+# ------------------------------------------------------------------------------------- weights
+def pack_filters(w: Winograd, m: int, width: int) -> Compute:
+    """The transformed weights as [xi, panel, reduced..., column within the panel].
+
+    One kernel axis after the other, in double precision: G g first, then (G g) G^T.
+    """
+    panels = -(-w.columns // width)
+    reduced = (*w.shifts.values(), *w.depth)
+    taps = [Axis(k.name, k.extent) for _, k in w.pairs]
+    inner = [Axis("panel", panels), *(Axis(k.name, k.extent) for k in reduced), Axis("j", width)]
+    column = last_moved_back(inner[0], width, w.columns) + inner[-1]
+    env: dict[Expr, Expr] = {w.vector: column, **dict(zip(reduced, inner[1:-1]))}
+    table = matrices(m).filter
+    before: Compute | None = None
+    for n, (_, kernel) in enumerate(w.pairs):
+        points = Axis("xi", len(table) ** (n + 1))
+        total: Expr = const(0, f64)
+        for tap in range(kernel.extent):
+            rest = dict(zip((k for _, k in w.pairs[n + 1 :]), taps[n + 1 :]))
+            if before is None:
+                value = cast(substitute(w.weight, {**env, kernel: as_expr(tap), **rest}), f64)
+            else:
+                value = before[(points // len(table), *inner, as_expr(tap), *taps[n + 1 :])]
+            total = total + _chosen(points % len(table), table[:, tap]) * value
+        axes = (points, *inner, *taps[n + 1 :])
+        before = Compute(f"filters{n}", axes, total)
+    assert before is not None
+    return Compute("filters", before.axes, cast(before.body, w.reduce.dtype))
+
+
+def _chosen(index: Expr, values: Sequence[float]) -> Expr:
+    """The value with the given number."""
+    result: Expr = const(float(values[-1]), f64)
+    for n, value in reversed(list(enumerate(values[:-1]))):
+        result = select(index < n + 1, const(float(value), f64), result)
+    return result
+
+
+def last_moved_back(index: Expr, size: int, extent: int) -> Expr:
+    """Where block `index` begins: the last one ends at the edge and overlaps the one before."""
+    return call("min", index * size, extent - size) if extent % size else index * size
+
+
+# ------------------------------------------------------------------------------------ transforms
+class Registers:
+    """Straight-line vector code over numbered registers."""
+
+    def __init__(self, plan: LinearPlan, rank: int, lanes: int, dtype: DType) -> None:
+        self.plan, self.rank = plan, rank
+        self.lane = Var("lane")
+        sizes = [(len(plan.results), plan.inputs)] * rank
+        lines = [
+            math.prod(after for after, _ in sizes[:n])
+            * math.prod(before for _, before in sizes[n + 1 :])
+            for n in range(rank)
+        ]
+        count = plan.inputs**rank + len(plan.steps) * sum(lines)
+        self.buffer = Buffer("t", (count, lanes), dtype, scope="register")
+        self.body: list[Stmt] = []
+        self.used = 0
+
+    def keep(self, value: Expr) -> Expr:
+        """The value in a register of its own."""
+        at = (as_expr(self.used), self.lane)
+        self.used += 1
+        self.body.append(Store(self.buffer, at, value))
+        return self.buffer[at]
+
+    def apply(self, line: Sequence[Expr]) -> list[Expr]:
+        """The plan's matrix times a line of values."""
+        values = list(line)
+        for step in self.plan.steps:
+            values.append(self.keep(combination(step, values)))
+        return [values[n] for n in self.plan.results]
+
+    def transform(
+        self,
+        load: Callable[[tuple[int, ...]], Expr],
+        finish: Callable[[tuple[int, ...], Expr], Stmt],
+    ) -> Stmt:
+        """The plan applied along every axis of an array that `load` reads element by element."""
+        values: dict[tuple[int, ...], Expr] = {}
+        for axis in range(self.rank):
+            done: dict[tuple[int, ...], Expr] = {}
+            for before, after in self.lines(axis):
+                at = [(*before, n, *after) for n in range(self.plan.inputs)]
+                line = [values[p] if axis else self.keep(load(p)) for p in at]
+                for n, value in enumerate(self.apply(line)):
+                    if axis == self.rank - 1:
+                        self.body.append(finish((*before, n, *after), value))
+                    else:
+                        done[(*before, n, *after)] = value
+            values = done
+        body = loop(self.lane, self.buffer.shape[1], *self.body, kind="vector")
+        return Allocate(self.buffer, (body,))
+
+    def lines(self, axis: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The positions around an axis: axes before it are transformed already."""
+        before = product(range(len(self.plan.results)), repeat=axis)
+        for left in before:
+            for right in product(range(self.plan.inputs), repeat=self.rank - axis - 1):
+                yield left, right
+
+
+def combination(terms: Combination, values: Sequence[Expr]) -> Expr:
+    """The sum of the terms, plain additions first so that products can be fused to them."""
+    total: Expr | None = None
+    for n, factor in sorted(terms, key=lambda t: (abs(t[1]) != 1, t[1] < 0)):
+        value = values[n]
+        if total is None:
+            total = value if factor == 1 else value * factor
+        elif abs(factor) == 1:
+            total = total + value if factor > 0 else total - value
+        else:
+            total = total + value * factor
+    assert total is not None
+    return total
+
+
+# -------------------------------------------------------------------------------------- lowering
+def lower_winograd(w: Winograd, t: WinogradTiling, name: str) -> Kernel:
+    """The kernel with the given tile sizes."""
+    return _Lowering(w, t).kernel(name)
+
+
+def plane(count: int, dtype: DType) -> int:
+    """Elements to keep for `count`: an odd number of cache lines.
+
+    Planes at a power of two would put one tile's points into the same sets of the cache.
+    """
+    per_line = 64 // dtype.itemsize
+    lines = -(-count // per_line)
+    return (lines + (lines % 2 == 0)) * per_line
+
+
+class _Lowering:
+    """The three phases over buffers V and M."""
+
+    def __init__(self, w: Winograd, t: WinogradTiling) -> None:
+        self.w, self.t = w, t
+        self.tables = matrices(t.m)
+        self.size = t.m + TAPS - 1
+        self.points = self.size ** len(w.pairs)
+        self.tiles = [Axis(f"tile{n}", -(-s.extent // t.m)) for n, (s, _) in enumerate(w.pairs)]
+        self.positions = [
+            Axis(s.name, s.extent + (w.shifts[s].extent - 1 if s in w.shifts else 0))
+            for s in w.batch
+        ]
+        self.per_image = math.prod(a.extent for a in self.tiles)
+        self.rows_in = self.per_image * math.prod(a.extent for a in self.positions)
+        self.rows_out = self.per_image * math.prod(a.extent for a in w.batch)
+        packed = pack_filters(w, t.m, t.width)
+        self.known: dict[Buffer, Tensor] = {Buffer("u", packed.shape, packed.dtype): packed}
+        (self.filters,) = self.known
+
+    def kernel(self, name: str) -> Kernel:
+        w = self.w
+        blocked = 0 < self.t.block < self.rows_out and not w.shifts
+        body, workspace = self.by_blocks() if blocked else self.by_phases()
+        inputs, arguments = arguments_of(w.task, body, self.known)
+        program = Program(name, inputs, (w.stage.target,), body, workspace)
+        return Kernel(program, arguments, w.task.outputs)
+
+    def scratch(self, rows_in: int, rows_out: int) -> tuple[Buffer, Buffer]:
+        """V and M, a plane per point."""
+        dtype = self.w.reduce.dtype
+        return (
+            Buffer("v", (self.points, plane(rows_in * self.w.channels, dtype)), dtype),
+            Buffer("m", (self.points, plane(rows_out * self.w.columns, dtype)), dtype),
+        )
+
+    def by_phases(self) -> tuple[tuple[Stmt, ...], tuple[Buffer, ...]]:
+        """All tiles through each phase; V and M lie in the workspace."""
+        w, t = self.w, self.t
+        v, m = self.scratch(self.rows_in, self.rows_out)
+        p, rest, xi, jj = Var("p"), Var("rest"), Var("xi"), Var("jj")
+        inner = math.prod(a.extent for a in self.tiles[1:])
+        tile = p * inner + rest
+        into = self.input_tile(split_index(tile, [*self.positions, *self.tiles]), v, tile)
+        out = self.output_tile(split_index(tile, [*w.batch, *self.tiles]), m, tile)
+        panels = -(-w.columns // t.width)
+        chunks = -(-panels // t.panels_per_chunk)
+        panel = call("min", xi % chunks * t.panels_per_chunk + jj, panels - 1)
+        multiply = self.products(v, m, xi // chunks, panel, self.rows_out)
+        body = (
+            loop(p, self.rows_in // inner, loop(rest, inner, into), kind="parallel"),
+            loop(xi, self.points * chunks, loop(jj, t.panels_per_chunk, multiply), kind="parallel"),
+            loop(p, self.rows_out // inner, loop(rest, inner, out), kind="parallel"),
+        )
+        return body, (v, m)
+
+    def by_blocks(self) -> tuple[tuple[Stmt, ...], tuple[Buffer, ...]]:
+        """Blocks of tiles through all phases; V and M are small and stay with the core."""
+        w, t = self.w, self.t
+        v, m = self.scratch(t.block, t.block)
+        p, row, xi, jj = Var("p"), Var("row"), Var("xi"), Var("jj")
+        tile = last_moved_back(p, t.block, self.rows_out) + row
+        where = split_index(tile, [*w.batch, *self.tiles])
+        inside = {**where, **{new: where[old] for new, old in zip(self.positions, w.batch)}}
+        panels = -(-w.columns // t.width)
+        multiply = self.products(v, m, xi, jj, t.block)
+        steps = (
+            loop(row, t.block, self.input_tile(inside, v, row)),
+            loop(xi, self.points, loop(jj, panels, multiply)),
+            loop(row, t.block, self.output_tile(where, m, row)),
+        )
+        body = Allocate(v, (Allocate(m, steps),))
+        blocks = -(-self.rows_out // t.block)
+        return (loop(p, blocks, body, kind="parallel"),), ()
+
+    # ------------------------------------------------------------------------------- phases
+    def starts(self, where: dict[Expr, Expr]) -> list[Expr]:
+        """The first output position of a tile along each pair."""
+        return [
+            last_moved_back(where[tile], self.t.m, s.extent)
+            for tile, (s, _) in zip(self.tiles, self.w.pairs)
+        ]
+
+    def input_tile(self, where: dict[Expr, Expr], v: Buffer, row: Expr) -> Stmt:
+        """V of one tile."""
+        w = self.w
+        *outer, last = w.depth
+        lanes = min(self.t.lanes, power_of_two_below(last.extent))
+        registers = Registers(linear_plan(self.tables.input), len(w.pairs), lanes, v.dtype)
+        variables = {a: Var(f"c{n}") for n, a in enumerate(outer)}
+        block = Var("cb")
+        first = last_moved_back(block, lanes, last.extent)
+        env: dict[Expr, Expr] = {
+            **{old: where[new] for old, new in zip(w.batch, self.positions)},
+            **{k: as_expr(0) for _, k in w.pairs},
+            **{k: as_expr(0) for k in w.shifts.values()},
+            **variables,
+            last: first + registers.lane,
+        }
+        channel: Expr = as_expr(0)
+        for axis in w.depth:
+            channel = channel * axis.extent + env[axis]
+        starts = self.starts(where)
+
+        def load(at: tuple[int, ...]) -> Expr:
+            position = {s: start + n for (s, _), start, n in zip(w.pairs, starts, at)}
+            return substitute(w.image, {**env, **position})
+
+        def finish(at: tuple[int, ...], value: Expr) -> Stmt:
+            return Store(v, (self.point(at), row * w.channels + channel), value)
+
+        nest: Stmt = loop(block, -(-last.extent // lanes), registers.transform(load, finish))
+        for axis in reversed(outer):
+            nest = loop(variables[axis], axis.extent, nest)
+        return nest
+
+    def products(self, v: Buffer, m: Buffer, xi: Expr, panel: Expr, rows: int) -> Stmt:
+        """M of one point and panel for all rows."""
+        w, t = self.w, self.t
+        tile = RegisterTile(min(t.mr, rows), t.nv, t.lanes)
+        io = Var("io")
+        row = last_moved_back(io, tile.mr, rows) + tile.i
+        column = last_moved_back(panel, t.width, w.columns) + tile.column
+        reduced = {k: Var(f"k{n}") for n, k in enumerate((*w.shifts.values(), *w.depth))}
+        channel: Expr = as_expr(0)
+        for axis in w.depth:
+            channel = channel * axis.extent + reduced[axis]
+        a = v[xi, self.row_in(row, reduced) * w.channels + channel]
+        b = self.filters[(xi, panel, *reduced.values(), tile.column)]
+        body = tile.multiply(
+            a,
+            b,
+            [(var, k.extent) for k, var in reduced.items()],
+            lambda value: Store(m, (xi, row * w.columns + column), value),
+            t.unroll,
+        )
+        return loop(io, -(-rows // tile.mr), body)
+
+    def row_in(self, row: Expr, reduced: dict[Axis, Var]) -> Expr:
+        """The row of V that a row of M needs, which reduced axes may move along the batch."""
+        w = self.w
+        if not w.shifts:
+            return row
+        where = split_index(row, [*w.batch, *self.tiles])
+        index: Expr = as_expr(0)
+        for axis, longer in zip(w.batch, self.positions):
+            moved = where[axis] + reduced[w.shifts[axis]] if axis in w.shifts else where[axis]
+            index = index * longer.extent + moved
+        for tile in self.tiles:
+            index = index * tile.extent + where[tile]
+        return index
+
+    def output_tile(self, where: dict[Expr, Expr], m: Buffer, row: Expr) -> Stmt:
+        """The outputs of one tile, through the epilogue."""
+        w, t = self.w, self.t
+        lanes = min(t.lanes, power_of_two_below(w.columns))
+        registers = Registers(linear_plan(self.tables.output), len(w.pairs), lanes, m.dtype)
+        block = Var("ob")
+        column = last_moved_back(block, lanes, w.columns) + registers.lane
+        starts = self.starts(where)
+        env: dict[Expr, Expr] = {**{a: where[a] for a in w.batch}, w.vector: column}
+
+        def load(at: tuple[int, ...]) -> Expr:
+            return m[self.point(at), row * w.columns + column]
+
+        def finish(at: tuple[int, ...], value: Expr) -> Stmt:
+            position = {s: start + n for (s, _), start, n in zip(w.pairs, starts, at)}
+            known = {**env, **position}
+            result = map_expr(w.stage.body, lambda e: value if e is w.reduce else None)
+            store = Store(
+                w.stage.target, (substitute(w.stage.address, known),), substitute(result, known)
+            )
+            new = all_of(
+                [
+                    where[tile] * t.m <= start + n
+                    for tile, (s, _), start, n in zip(self.tiles, w.pairs, starts, at)
+                    if n < tile.extent * t.m - s.extent
+                ]
+            )
+            return store if not free_symbols(new) else If(new, (store,))
+
+        return loop(block, -(-w.columns // lanes), registers.transform(load, finish))
+
+    def point(self, at: tuple[int, ...]) -> Expr:
+        number = 0
+        for n in at:
+            number = number * self.size + n
+        return as_expr(number)
+
+
+def power_of_two_below(n: int) -> int:
+    """The largest power of two that is not above n."""
+    return 1 << (n.bit_length() - 1)
