@@ -82,7 +82,7 @@ def split_groups(
 ) -> tuple[list[Axis], tuple[Expr, ...]]:
     """Axes of which expressions use the quotient by a divisor, split in two.
 
-        w[o, c] * x[o // 4 * 8 + c]  (o in 32)   ->   w[4 * g + p, c] * x[8 * g + c]
+    w[o, c] * x[o // 4 * 8 + c]  (o in 32)   ->   w[4 * g + p, c] * x[8 * g + c]
     """
     done: list[Axis] = []
     for axis in axes:

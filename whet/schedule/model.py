@@ -13,7 +13,7 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.affine import affine, free_symbols
+from whet.ir.affine import affine
 from whet.ir.expr import Read, Reduce
 from whet.ir.tensor import subexpressions
 from whet.schedule.contraction import Contraction, Tiling
@@ -129,16 +129,21 @@ def best_tiling(c: Contraction, target: Target, threads: int) -> tuple[float, Ti
 
 # ------------------------------------------------------------------------- spatial and row sketches
 def prefers_spatial(s: Spatial) -> bool:
-    """True unless lanes along the output's axis would gather what is reduced along rows."""
-    reads = [e for e in subexpressions(s.stage.body) if isinstance(e, Read) and len(e.indices) == 1]
+    """True unless lanes along the output's axis would gather what lies contiguous along rows.
+
+    Constants have no say, since they are stored to fit.
+    """
+    weights = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
+    reads = [
+        affine(e.indices[0])
+        for e in subexpressions(s.stage.body)
+        if isinstance(e, Read) and len(e.indices) == 1 and e.tensor.name not in weights
+    ]
     reduced = [a for r in s.stage.reduces for a in r.axes]
-    if not reduced:
+    along = any(form.coefficient(a) == 1 for form in reads for a in reduced)
+    if not along:
         return True
-    across = [r for r in reads if s.vector in free_symbols(r)]
-    contiguous = all(affine(r.indices[0]).coefficient(s.vector) in (0, 1) for r in across) \
-        if s.vector is not None else False  # fmt: skip
-    along = any(affine(r.indices[0]).coefficient(a) == 1 for r in reads for a in reduced)
-    return (contiguous and bool(across)) or not along
+    return s.vector is not None and any(form.coefficient(s.vector) == 1 for form in reads)
 
 
 def spatial_tiling(s: Spatial, target: Target, threads: int) -> SpatialTiling:

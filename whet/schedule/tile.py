@@ -1,8 +1,8 @@
 """The register tile: the micro-kernel that sums of products share.
 
-    acc[mr, nv, lanes] = 0
-    for k...:  acc[i, v, :] += a[row i, k] * b[k, v, :]      (a broadcast, b a vector load)
-    finish(acc)
+acc[mr, nv, lanes] = 0
+for k...:  acc[i, v, :] += a[row i, k] * b[k, v, :]      (a broadcast, b a vector load)
+finish(acc)
 """
 
 from __future__ import annotations
