@@ -21,11 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from whet.core.types import Shape
 from whet.ir.affine import Affine, affine, rebuild, substitute
-from whet.ir.bounds import bounds
+from whet.ir.bounds import FALSE, TRUE, bounds
 from whet.ir.expr import (
     Axis,
     Binary,
@@ -129,7 +130,8 @@ def _plain_sum(e: Reduce) -> Expr:
         axes.append(Axis(axis.name, len(kept), "R"))
         env[axis] = axes[-1] * (kept[1] - kept[0]) + kept[0]
     value, axes = _without_determined(_tidy(substitute(e.value, env)), axes)
-    value = _tidy(substitute(value, {a: a.extent - 1 - a for a in axes if _runs_back(a, value)}))
+    backwards = {a: a.extent - 1 - a for a in axes if _runs_back(a, value)}
+    value = _tidy(substitute(value, backwards)) if backwards else value
     return value if isinstance(value, Const) else reduction("sum", value, *axes)
 
 
@@ -169,7 +171,7 @@ def _determined(axis: Axis, value: Expr) -> Expr | None:
                 linear = all(isinstance(a, Axis) for a, _ in form.terms)
                 not_negative = (as_expr(0) <= left) in tests or bounds(left).low >= 0
                 if abs(sign) == 1 and linear and not_negative:
-                    return simplify(axis - left * sign)
+                    return _simple(axis - left * sign)
     return None
 
 
@@ -181,6 +183,12 @@ def _runs_back(axis: Axis, value: Expr) -> bool:
 
 
 # -------------------------------------------------------------------------------------- guards
+@lru_cache(maxsize=4096)
+def _simple(e: Expr) -> Expr:
+    """The simplified expression; phases share most of their indices."""
+    return simplify(e)
+
+
 def _tidy(e: Expr) -> Expr:
     """Indices simplified, tests that hold dropped, the others moved to what they protect.
 
@@ -188,16 +196,18 @@ def _tidy(e: Expr) -> Expr:
     bounds check of one of them.
     """
     if isinstance(e, Read):
-        return Read(e.tensor, tuple(simplify(i) for i in e.indices))
+        return Read(e.tensor, tuple(_simple(i) for i in e.indices))
     if not (isinstance(e, Select) and is_guard(e)):
         return rebuild(e, [_tidy(c) for c in e.children()]) if e.children() else e
     tests = []
     for test in conjuncts(e.condition):
-        known = simplify(test)
-        if not isinstance(known, Const):
-            tests.append(rebuild(test, [simplify(c) for c in test.children()]))
-        elif not known.value:
+        sides = [_simple(c) for c in test.children()]
+        simple = rebuild(test, sides) if sides else test
+        known = bounds(simple)
+        if known == FALSE:
             return const(0, e.dtype)
+        if known != TRUE:
+            tests.append(simple)
     return _guarded(tests, _tidy(e.then))
 
 
