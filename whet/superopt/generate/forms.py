@@ -16,14 +16,15 @@ import numpy as np
 
 from whet.core.dtypes import f32
 from whet.core.types import Array, Shape
-from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select
+from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, const
 from whet.ir.functions import FUNCTIONS, INFIX
 from whet.ir.tensor import Compute, Placeholder, Tensor, placeholder, stages, subexpressions
 from whet.ops.base import Op
 from whet.superopt.generate.field import PRIME, inverse, residue
 
-Kind = Literal["polynomial", "pointwise", "window"]
+FormKind = Literal["polynomial", "relu", "pointwise", "window"]
 ABSENT = -1
+ZERO = const(0, f32)
 
 
 class NotPolynomialError(ValueError):
@@ -36,12 +37,12 @@ class Form:
     factor[t] * left[first[t]] * right[second[t]].
 
     The index of an absent operand is the size of that input: data rows end with a 1.
-    `pointwise` applies an opaque function to the sum; `window` is a maximum over the products
-    instead of their sum.
+    `relu` and `pointwise` (any other function) are seen through that function; `window` is the
+    maximum over the products instead of their sum.
     """
 
     shape: Shape
-    kind: Kind
+    kind: FormKind
     start: Array
     first: Array
     second: Array
@@ -83,7 +84,7 @@ def _output(
 ) -> Form:  # fmt: skip
     assert isinstance(stage, Compute), op.name
     reader = _Reader(known, inputs, stage)
-    kind: Kind = "polynomial"
+    kind: FormKind = "polynomial"
     try:
         found = reader.sum(stage.body)
     except NotPolynomialError:
@@ -104,7 +105,7 @@ def _output(
     )  # fmt: skip
 
 
-def _opaque(op: Op, stage: Compute, reader: _Reader) -> tuple[Kind, _Sum]:
+def _opaque(op: Op, stage: Compute, reader: _Reader) -> tuple[FormKind, _Sum]:
     """A maximum over a window, or any function of one element."""
     body = stage.body
     if isinstance(body, Reduce) and body.kind == "max":
@@ -112,7 +113,8 @@ def _opaque(op: Op, stage: Compute, reader: _Reader) -> tuple[Kind, _Sum]:
     reads = [e for e in subexpressions(body) if isinstance(e, Read)]
     if len(reads) != 1:
         raise NotPolynomialError(f"{op.name} is neither a sum of products nor a known function")
-    return "pointwise", reader.sum(reads[0])
+    is_relu = isinstance(body, Call) and body.name == "max" and body.args == (reads[0], ZERO)
+    return "relu" if is_relu else "pointwise", reader.sum(reads[0])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -252,7 +254,11 @@ class _Reader:
     def _plain_factor(self, e: Expr) -> Array:
         """The value of a divisor, which reads no tensor."""
         found = self.sum(e)
-        if len(found.factor) != 1 or (found.first != ABSENT).any() or (found.second != ABSENT).any():
+        if (
+            len(found.factor) != 1
+            or (found.first != ABSENT).any()
+            or (found.second != ABSENT).any()
+        ):
             raise NotPolynomialError("a division by an element")
         return found.factor
 
@@ -263,7 +269,11 @@ class _Reader:
             at = at * extent + np.clip(self.number(index), 0, extent - 1)
         if e.tensor in self.known:
             source = self.known[e.tensor]
-            flat = (a.reshape(len(a), -1)[:, at] for a in (source.factor, source.first, source.second))
+            flat = (
+                a.reshape(len(a), -1)[:, at] for a in (source.factor, source.first, source.second)
+            )
             return _Sum(*flat)
         one, absent = np.ones_like(at)[None], np.full_like(at, ABSENT)[None]
-        return _Sum(one, *((at[None] if e.tensor is t else absent) for t in (*self.inputs, None, None)[:2]))
+        return _Sum(
+            one, *((at[None] if e.tensor is t else absent) for t in (*self.inputs, None, None)[:2])
+        )

@@ -1,0 +1,103 @@
+"""Pools: the graph inputs that the generator combines, with an alphabet that fits them.
+
+Inputs of one kind are interchangeable, so the generator looks only at graphs that use the
+first ones of each kind.  Extents differ wherever operators allow it, so that few equations hold
+by coincidence; what remains is tested again at other extents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whet.core.types import Shape
+from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet, constants
+from whet.superopt.generate.kinds import Kind, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Named inputs, those of one kind next to each other, and the alphabet."""
+
+    name: str
+    inputs: tuple[tuple[str, Kind], ...]
+    alphabet: Alphabet
+    max_elements: int = 512
+    """Larger values are not built."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for _, kind in self.inputs)
+
+
+def _activations(shape: Shape, *names: str) -> tuple[tuple[str, Kind], ...]:
+    return tuple((n, plain(shape, "activation")) for n in names)
+
+
+def _weights(shape: Shape, *names: str) -> tuple[tuple[str, Kind], ...]:
+    return tuple((n, plain(shape, "weight")) for n in names)
+
+
+ROWS, WIDTH, IMAGE = 3, 4, (2, 4, 5, 3)
+CONSTANTS = constants(channels=4, matrix=WIDTH, image=IMAGE)
+
+TEN = Pool(
+    "ten",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2"),
+        *_weights((WIDTH, WIDTH), "w1", "w2"),
+        *_activations(IMAGE, "i1", "i2"),
+        *_weights((4, 4, 3, 3), "k1", "k2"),
+        *_weights((4, 4, 1, 3), "m1"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(CORE, CONSTANTS),
+)
+
+TWENTY = Pool(
+    "twenty",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2", "x3"),
+        *_weights((WIDTH, WIDTH), "w1", "w2", "w3"),
+        *_activations(IMAGE, "i1", "i2", "i3"),
+        *_weights((4, 4, 3, 3), "k1", "k2", "k3"),
+        *_weights((4, 4, 1, 3), "m1", "m2", "m3"),
+        *_weights((4, 4, 3, 1), "n1", "n2", "n3"),
+        *_weights((4, 1, 3, 3), "d1"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(CORE, CONSTANTS),
+)
+
+GROUPS = Pool(
+    "groups",
+    (
+        *_activations((2, 4, 5, 3), "i1", "i2"),
+        *_weights((4, 1, 3, 3), "d1", "d2"),
+        *_weights((4, 2, 3, 3), "g1", "g2"),
+        *_weights((4, 1, 1, 3), "e1"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(CORE, CONSTANTS[:2]),
+)
+
+MATRICES = Pool(
+    "matrices",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2", "x3"),
+        *_weights((WIDTH, WIDTH), "w1", "w2", "w3"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(CORE, CONSTANTS[2:3]),
+)
+
+STRIDED = Pool(
+    "strided",
+    (
+        *_activations((2, 4, 6, 4), "i1", "i2"),
+        *_weights((4, 4, 3, 3), "k1", "k2"),
+        *_weights((4, 4, 1, 1), "p1"),
+    ),
+    Alphabet((*CORE, *EXTRA["strided"])),
+)
+
+POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES, STRIDED)}

@@ -1,0 +1,570 @@
+"""All values that small graphs over a pool can compute, and the applications that compute them.
+
+Values are hash-consed: two applications that give the same elements (in all draws) give the same
+value.  A round evaluates the applications that graphs of one more operator can contain; the
+values of the last round are never operands, so only their fingerprints are kept, and most of
+them are told apart by a few elements without being computed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whet.core.dtypes import f32
+from whet.core.errors import OperatorError
+from whet.core.types import Array, Shape, TensorType
+from whet.ops.base import Op
+from whet.superopt.generate import walk
+from whet.superopt.generate.alphabet import Letter
+from whet.superopt.generate.compiled import U
+from whet.superopt.generate.evaluate import (
+    KIND_NUMBERS,
+    ONES,
+    fill,
+    hash_forms,
+    hash_rows,
+    sample_forms,
+    sample_rows,
+)
+from whet.superopt.generate.field import DRAWS, PRIME, small_signed, uniform
+from whet.superopt.generate.forms import Form, NotPolynomialError, make_forms
+from whet.superopt.generate.kinds import Kind, result_kinds
+from whet.superopt.generate.pools import Pool
+from whet.superopt.generate.scramble import scramble, scrambled_text
+
+CHUNK = 8192
+"""Pairs that one task evaluates."""
+SAMPLED = 10
+"""Elements that the last round looks at first."""
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An operator that fits operands of certain kinds."""
+
+    op: int
+    swapped: bool
+    kinds: tuple[int, ...]
+    forms: tuple[Form, ...]
+    samples: tuple[Form, ...]
+    salt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An application whose result is one of its operands or a graph input."""
+
+    op: int
+    a: int
+    b: int
+    output: int
+    equals: int
+    """The value that it equals."""
+
+
+@dataclass(slots=True)
+class Apps:
+    """Applications as columns; `pair` are numbers of pairs of operands."""
+
+    op: Array = field(default_factory=lambda: np.zeros(0, np.int16))
+    a: Array = field(default_factory=lambda: np.zeros(0, np.int32))
+    b: Array = field(default_factory=lambda: np.zeros(0, np.int32))
+    out: Array = field(default_factory=lambda: np.zeros((0, 2), np.int32))
+    hash: Array = field(default_factory=lambda: np.zeros((0, 2), np.uint64))
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def extend(self, other: Apps) -> None:
+        for name in ("op", "a", "b", "out", "hash"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
+
+
+class Universe:
+    """Values and applications over a pool, for graphs of up to `size` operators.
+
+    `exact` gives relu and max their real meaning on small signed numbers; otherwise they are
+    random functions.
+    """
+
+    def __init__(
+        self, pool: Pool, size: int, *, seed: int = 0, exact: bool = False, threads: int = 1
+    ) -> None:
+        self.pool, self.size, self.exact, self.threads = pool, size, exact, threads
+        self.rng = np.random.default_rng([seed, 0x57E7])
+        self.ops: list[Op] = []
+        self.op_numbers: dict[Op, int] = {}
+        self.kinds: list[Kind] = []
+        self.kind_numbers: dict[Kind, int] = {}
+        self.surface_of_kind: list[int] = []
+        self.surfaces: dict[tuple[Shape, str], int] = {}
+        self.functionals: dict[Shape, Array] = {}
+        self.data: dict[Shape, Array] = {}
+        self.forms: dict[tuple[Op, tuple[Shape, ...]], tuple[Form, ...]] = {}
+        self.instances: dict[tuple[int, int], tuple[Instance, ...]] = {}
+        self.fitting: dict[tuple[int, int], bool] = {}
+        self.kind = np.zeros(0, np.int32)
+        self.row = np.zeros(0, np.int32)
+        self.hash = np.zeros(0, np.uint64)
+        self.apps = Apps()
+        self.pair_start = np.zeros(0, np.int32)
+        self.pair_count = np.zeros(0, np.int32)
+        self.keys = np.zeros(1 << 12, np.uint64)
+        self.numbers = np.zeros(1 << 12, np.int32)
+        self.pairs = 0
+        self.identities: list[Identity] = []
+        self.evaluated = 0
+        self._add_inputs()
+        self.holes, self.multiplicity = input_tables(pool)
+
+    # ------------------------------------------------------------------------------- building
+    @property
+    def inputs(self) -> int:
+        return len(self.pool.inputs)
+
+    def build(self) -> None:
+        """All rounds, up to the size."""
+        self._add_constants()
+        n = self.inputs
+        a, b = np.triu_indices(n, 1)
+        first = np.concatenate([np.arange(n), a]).astype(np.int32)
+        second = np.concatenate([np.full(n, walk.UNARY), b]).astype(np.int32)
+        self._insert(first, second)
+        self._round(first, second, last=self.size == 1)
+        self.base = len(self.apps)
+        for done in range(1, self.size):
+            found = self._walk(done, collect=True)
+            self.keys, self.numbers, first, second = found[5:]
+            self.pairs += len(first)
+            self._round(first, second, last=done == self.size - 1)
+
+    def graphs(
+        self, size: int, *, part: int = 0, parts: int = 1, shard: int = 0, shards: int = 1
+    ) -> tuple[Array, Array, int, float, int]:
+        """The graphs of this size: fingerprints, applications, how many were visited, how many
+        they stand for, how many are connected.
+
+        The first application of a graph that is not connected is stored as its complement.
+        """
+        visited, stands_for, connected, prints, apps, *_ = self._walk(
+            size, part=part, parts=parts, shard=shard, shards=shards, store=True
+        )
+        return prints, apps, visited, stands_for, connected
+
+    def sequences(self, size: int, part: int = 0, parts: int = 1) -> int:
+        """In how many orders the graphs of this size can be built up: what TASO enumerates."""
+        return round(self._walk(size, ordered=False, part=part, parts=parts)[1])
+
+    def canonical(self, size: int) -> int:
+        """How many graphs of this size there are, exchanged inputs counted apart."""
+        return round(self._walk(size)[1])
+
+    def _walk(
+        self, size: int, *, collect: bool = False, ordered: bool = True, part: int = 0,
+        parts: int = 1, shard: int = 0, shards: int = 1, store: bool = False,
+    ) -> tuple[int, float, int, Array, Array, Array, Array, Array, Array]:  # fmt: skip
+        apps = self.apps
+        surface = np.array(self.surface_of_kind, np.int32)[self.kind]
+        return walk.walk(
+            size, self.size, collect, ordered, apps.a, apps.b, apps.out, apps.hash,
+            self.pair_start, self.pair_count, self.base, self.inputs, self.hash, surface,
+            self._fits(), self.keys, self.numbers, self.pairs, self.holes, self.multiplicity,
+            part, parts, shard, shards, store,
+        )  # fmt: skip
+
+    def _insert(self, a: Array, b: Array) -> None:
+        while (self.pairs + len(a)) * 2 > len(self.keys):
+            self.keys, self.numbers = walk.grown(self.keys, self.numbers)
+        walk.insert_pairs(self.keys, self.numbers, a, b, self.pairs)
+        self.pairs += len(a)
+
+    # ------------------------------------------------------------------------- kinds and forms
+    def _op_number(self, op: Op) -> int:
+        if op not in self.op_numbers:
+            self.op_numbers[op] = len(self.ops)
+            self.ops.append(op)
+        return self.op_numbers[op]
+
+    def _kind_number(self, kind: Kind) -> int:
+        if kind not in self.kind_numbers:
+            self.kind_numbers[kind] = len(self.kinds)
+            self.kinds.append(kind)
+            surface = (kind.shape, kind.role)
+            self.surface_of_kind.append(self.surfaces.setdefault(surface, len(self.surfaces)))
+        return self.kind_numbers[kind]
+
+    def _functional(self, shape: Shape) -> Array:
+        """Random weights, one per draw and element, that depend on the shape alone."""
+        if shape not in self.functionals:
+            rng = np.random.default_rng([0xF0, *shape])
+            size = int(np.prod(shape))
+            self.functionals[shape] = rng.integers(1, PRIME, (DRAWS, size), dtype=np.uint64)
+        return self.functionals[shape]
+
+    def _seed(self, kind: Kind) -> np.uint64:
+        return U(scrambled_text(f"{kind.shape} {kind.role}"))
+
+    def _positions(self, shape: Shape) -> Array:
+        size = int(np.prod(shape))
+        return np.random.default_rng([0xA7, *shape]).permutation(size)[:SAMPLED].astype(np.int64)
+
+    def _make_forms(self, op: Op, shapes: tuple[Shape, ...]) -> tuple[Form, ...]:
+        key = (op, shapes)
+        if key not in self.forms:
+            self.forms[key] = make_forms(op, shapes)
+        return self.forms[key]
+
+    def _proposals(
+        self, a: Kind, b: Kind | None
+    ) -> Iterator[tuple[Letter, Op, bool, tuple[TensorType, ...]]]:
+        """The operators that fit the operands, and whether these are to be swapped."""
+        orders: tuple[tuple[bool, tuple[Kind, ...]], ...]
+        orders = ((False, (a,)),) if b is None else ((False, (a, b)), (True, (b, a)))
+        for letter in self.pool.alphabet.of_arity(len(orders[0][1])):
+            for swapped, kinds in orders:
+                if swapped and letter.symmetric:
+                    continue
+                for op in letter.propose(*kinds):
+                    try:
+                        types = op.infer_types(tuple(TensorType(k.shape, f32) for k in kinds))
+                    except OperatorError:
+                        continue
+                    shaped = tuple(t for t in types if isinstance(t, TensorType))
+                    if len(shaped) == len(types) and all(
+                        t.size <= self.pool.max_elements for t in shaped
+                    ):
+                        yield letter, op, swapped, shaped
+
+    def _instances(self, a: int, b: int) -> tuple[Instance, ...]:
+        if (a, b) not in self.instances:
+            ka, kb = self.kinds[a], self.kinds[b] if b >= 0 else None
+            self.instances[a, b] = tuple(
+                self._instance(op, swapped, (ka,) if kb is None else (kb, ka) if swapped else
+                               (ka, kb), types)
+                for _, op, swapped, types in self._proposals(ka, kb)
+            )  # fmt: skip
+        return self.instances[a, b]
+
+    def _instance(
+        self, op: Op, swapped: bool, kinds: tuple[Kind, ...], types: tuple[TensorType, ...]
+    ) -> Instance:
+        forms = self._make_forms(op, tuple(k.shape for k in kinds))
+        made = result_kinds(op, kinds, [t.shape for t in types])
+        samples = tuple(f.at(self._positions(f.shape)) for f in forms)
+        numbers = tuple(map(self._kind_number, made))
+        salt = scrambled_text(str(op))
+        return Instance(self._op_number(op), swapped, numbers, forms, samples, salt)
+
+    def _fits(self) -> Array:
+        """Whether any operator takes operands of two surfaces, in either order."""
+        known = list(self.surfaces)
+        table = np.zeros((len(known), len(known)), np.uint8)
+        for i, (shape, role) in enumerate(known):
+            for j in range(i, len(known)):
+                if (i, j) not in self.fitting:
+                    other, other_role = known[j]
+                    a = Kind(shape, (None,) * len(shape), role)  # type: ignore[arg-type]
+                    b = Kind(other, (None,) * len(other), other_role)  # type: ignore[arg-type]
+                    self.fitting[i, j] = any(
+                        True for x, y in ((a, b), (b, a)) for _ in self._proposals(x, y)
+                    )
+                table[i, j] = table[j, i] = self.fitting[i, j]
+        return table
+
+    # --------------------------------------------------------------------------------- values
+    def _add_inputs(self) -> None:
+        draw = small_signed if self.exact else uniform
+        for _, kind in self.pool.inputs:
+            values = draw(self.rng, kind.size)
+            self._append_values([(kind, np.pad(values, ((0, 0), (0, 1)), constant_values=1))])
+
+    def _add_constants(self) -> None:
+        rows, apps = [], []
+        for op in self.pool.alphabet.constants:
+            (form,) = self._make_forms(op, ())
+            (kind,) = result_kinds(op, (), (form.shape,))
+            out = np.empty((1, DRAWS, kind.size + 1), np.uint32)
+            zero = np.zeros(1, np.int32)
+            fill(ONES, zero, ONES, zero, *self._arguments(form, 0), out)
+            rows.append((kind, out[0]))
+            apps.append(self._op_number(op))
+        first = len(self.kind)
+        self._append_values(rows)
+        n = len(apps)
+        out = np.full((n, 2), NONE, np.int32)
+        out[:, 0] = np.arange(first, first + n)
+        hashes = np.zeros((n, 2), np.uint64)
+        hashes[:, 0] = self.hash[first:]
+        none = np.full(n, NONE, np.int32)
+        self.apps.extend(Apps(np.array(apps, np.int16), none, none, out, hashes))
+
+    def _append_values(self, rows: Sequence[tuple[Kind, Array]]) -> None:
+        for kind, row in rows:
+            number = self._kind_number(kind)
+            found = np.empty(1, np.uint64)
+            hash_rows(row[None], self._functional(kind.shape), self._seed(kind), found)
+            self.hash = np.append(self.hash, found)
+            self.kind = np.append(self.kind, np.int32(number))
+            self.row = np.append(self.row, np.int32(self._append_data(kind.shape, row[None])))
+
+    def _append_data(self, shape: Shape, rows: Array) -> int:
+        """Keep the rows; returns the number of the first."""
+        known = self.data.get(shape)
+        self.data[shape] = rows if known is None else np.concatenate([known, rows])
+        return 0 if known is None else len(known)
+
+    def _arguments(self, form: Form, salt: int) -> tuple[object, ...]:
+        return (form.start, form.first, form.second, form.factor, form.plain,
+                KIND_NUMBERS[form.kind], U(salt), self.exact)  # fmt: skip
+
+    def _operands(self, a: Array, b: Array, swapped: bool) -> tuple[Array, Array, Array, Array]:
+        """Data and row numbers of both operands; all values of either have one kind."""
+        if swapped:
+            a, b = b, a
+        left = self.data[self.kinds[self.kind[a[0]]].shape]
+        if b[0] < 0:
+            return left, self.row[a], ONES, np.zeros(len(a), np.int32)
+        return left, self.row[a], self.data[self.kinds[self.kind[b[0]]].shape], self.row[b]
+
+    # --------------------------------------------------------------------------------- rounds
+    def _round(self, a: Array, b: Array, *, last: bool) -> None:
+        """Evaluate all operators on the pairs, and name the values that they give."""
+        tasks = self._tasks(a, b)
+        method = self._sampled_hashes if last else self._full_hashes
+        hashes = self._parallel(method, tasks)
+        if last:
+            self._settle(tasks, hashes)
+        self._name(tasks, hashes, last=last)
+
+    def _tasks(self, a: Array, b: Array) -> list[_Task]:
+        """The pairs by the kinds of their operands, with the operators that fit."""
+        kinds_b = np.where(b >= 0, self.kind[b], NONE)
+        code = self.kind[a].astype(np.int64) * (len(self.kinds) + 1) + kinds_b + 1
+        order = np.argsort(code, kind="stable")
+        edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-1))
+        first_pair = self.pairs - len(a)
+        tasks = []
+        for low, high in zip(edges[:-1], edges[1:]):
+            at = order[low]
+            for instance in self._instances(int(self.kind[a[at]]), int(kinds_b[at])):
+                for start in range(low, high, CHUNK):
+                    chosen = order[start : min(start + CHUNK, high)]
+                    tasks.append(_Task(instance, a[chosen], b[chosen], chosen + first_pair))
+        return tasks
+
+    def _parallel(self, method, tasks):  # type: ignore[no-untyped-def]
+        if self.threads == 1:
+            return [method(t) for t in tasks]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(method, tasks))
+
+    def _full_hashes(self, task: _Task) -> list[Array]:
+        left, rows_a, right, rows_b = self._operands(task.a, task.b, task.instance.swapped)
+        found = []
+        for form, kind in zip(task.instance.forms, task.instance.kinds):
+            out = np.empty(len(rows_a), np.uint64)
+            hash_forms(left, rows_a, right, rows_b, *self._arguments(form, task.instance.salt),
+                       self._functional(form.shape), self._seed(self.kinds[kind]), out)  # fmt: skip
+            found.append(out)
+        return found
+
+    def _sampled_hashes(self, task: _Task) -> list[Array]:
+        left, rows_a, right, rows_b = self._operands(task.a, task.b, task.instance.swapped)
+        found = []
+        for form, kind in zip(task.instance.samples, task.instance.kinds):
+            out = np.empty(len(rows_a), np.uint64)
+            sample_forms(left, rows_a, right, rows_b, *self._arguments(form, task.instance.salt),
+                         self._seed(self.kinds[kind]), out)  # fmt: skip
+            found.append(out)
+        return found
+
+    def _settle(self, tasks: list[_Task], hashes: list[list[Array]]) -> None:
+        """Replace sampled fingerprints that occur twice by fingerprints of all elements."""
+        known = []
+        for kind_number in np.unique(self.kind):
+            kind = self.kinds[kind_number]
+            rows = self.row[self.kind == kind_number]
+            out = np.empty(len(rows), np.uint64)
+            sample_rows(self.data[kind.shape][rows], self._positions(kind.shape),
+                        self._seed(kind), out)  # fmt: skip
+            known.append(np.unique(out))
+        everything = np.sort(np.concatenate([*known, *(h for found in hashes for h in found)]))
+        repeated = np.unique(everything[1:][everything[1:] == everything[:-1]])
+        if not len(repeated):
+            return
+
+        doubtful = []
+        for task, found in zip(tasks, hashes):
+            marks = np.zeros(len(task.a), bool)
+            for h in found:
+                at = np.minimum(np.searchsorted(repeated, h), len(repeated) - 1)
+                marks |= repeated[at] == h
+            doubtful.append(np.flatnonzero(marks))
+        again = [
+            _Task(t.instance, t.a[d], t.b[d], t.pair[d]) for t, d in zip(tasks, doubtful) if len(d)
+        ]
+        for (found, d), full in zip(
+            ((f, d) for f, d in zip(hashes, doubtful) if len(d)),
+            self._parallel(self._full_hashes, again),
+        ):
+            for h, exact in zip(found, full):
+                h[d] = exact
+
+    def _name(self, tasks: list[_Task], hashes: list[list[Array]], *, last: bool) -> None:
+        """Turn fingerprints into values and applications."""
+        if not tasks:
+            self._append_pairs(np.zeros(0, np.int64))
+            return
+        made = [self._rows(t, h) for t, h in zip(tasks, hashes)]
+        apps = Apps(
+            *(np.concatenate(c) for c in zip(*((m.op, m.a, m.b, m.out, m.hash) for m in made)))
+        )
+        pair = np.concatenate([t.pair for t in tasks])
+        kinds = np.concatenate(
+            [np.broadcast_to(_two(t.instance.kinds), (len(t.a), 2)) for t in tasks]
+        )
+        self.evaluated += len(apps)
+        fresh = self._drop_identities(apps)
+        apps = Apps(apps.op[fresh], apps.a[fresh], apps.b[fresh], apps.out[fresh], apps.hash[fresh])
+        pair, kinds = pair[fresh], kinds[fresh]
+        if not last:
+            self._assign(apps, kinds, tasks, fresh)
+        order = np.argsort(pair, kind="stable")
+        self._append_pairs(pair)
+        self.apps.extend(Apps(apps.op[order], apps.a[order], apps.b[order], apps.out[order],
+                              apps.hash[order]))  # fmt: skip
+
+    def _append_pairs(self, pair: Array) -> None:
+        """Where the applications of the new pairs will be."""
+        done = len(self.pair_start)
+        counts = np.bincount(pair - done, minlength=self.pairs - done)
+        start = len(self.apps) + np.cumsum(counts) - counts
+        self.pair_start = np.concatenate([self.pair_start, start.astype(np.int32)])
+        self.pair_count = np.concatenate([self.pair_count, counts.astype(np.int32)])
+
+    def _rows(self, task: _Task, hashes: list[Array]) -> Apps:
+        n, instance = len(task.a), task.instance
+        a, b = (task.b, task.a) if instance.swapped else (task.a, task.b)
+        pair = np.zeros((n, 2), np.uint64)
+        for k, h in enumerate(hashes):
+            pair[:, k] = h
+        return Apps(np.full(n, instance.op, np.int16), a, b, np.full((n, 2), NONE, np.int32), pair)
+
+    def _drop_identities(self, apps: Apps) -> Array:
+        """The applications that give something new; the others are noted as identities."""
+        known = self.hash[: self.inputs]
+        same = np.zeros((len(apps), 2), bool)
+        equals = np.full((len(apps), 2), NONE, np.int64)
+        for k in range(2):
+            real = apps.hash[:, k] != 0
+            for operand in (apps.a, apps.b):
+                hit = real & (operand >= 0) & (self.hash[operand] == apps.hash[:, k])
+                same[hit, k], equals[hit, k] = True, operand[hit]
+            order = np.argsort(known)
+            at = order[np.minimum(np.searchsorted(known, apps.hash[:, k], sorter=order),
+                                  len(known) - 1)]  # fmt: skip
+            hit = real & (known[at] == apps.hash[:, k])
+            same[hit, k], equals[hit, k] = True, at[hit]
+        for i, k in zip(*np.nonzero(same)):
+            self.identities.append(
+                Identity(int(apps.op[i]), int(apps.a[i]), int(apps.b[i]), int(k), int(equals[i, k]))
+            )
+        twins = apps.hash[:, 0] == apps.hash[:, 1]
+        return np.flatnonzero(~same.any(axis=1) & ~twins)
+
+    def _assign(self, apps: Apps, kinds: Array, tasks: list[_Task], fresh: Array) -> None:
+        """Give every output a value number, and keep the elements of new values."""
+        real = np.flatnonzero(kinds.ravel() >= 0)
+        code = scramble(apps.hash.ravel()[real] + scramble(kinds.ravel()[real].astype(np.uint64)))
+        known = scramble(self.hash + scramble(self.kind.astype(np.uint64)))
+        distinct, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+        order = np.argsort(known)
+        at = order[np.minimum(np.searchsorted(known, distinct, sorter=order), len(known) - 1)]
+        is_known = known[at] == distinct
+        numbers = np.where(is_known, at, NONE)
+        new = np.flatnonzero(~is_known)
+        new = new[np.argsort(first[new], kind="stable")]
+        numbers[new] = len(self.kind) + np.arange(len(new))
+        flat = apps.out.reshape(-1)
+        flat[real] = numbers[inverse]
+
+        source = real[first[new]]
+        new_kinds = kinds.ravel()[source]
+        self.hash = np.concatenate([self.hash, apps.hash.ravel()[source]])
+        self.kind = np.concatenate([self.kind, new_kinds.astype(np.int32)])
+        self.row = np.concatenate([self.row, self._compute(source, new_kinds, tasks, fresh)])
+
+    def _compute(self, source: Array, kinds: Array, tasks: list[_Task], fresh: Array) -> Array:
+        """Compute and keep the elements of outputs, given by application * 2 + output.
+
+        Returns the number of each one's data row.
+        """
+        rows = np.empty(len(source), np.int32)
+        ends = np.cumsum([len(t.a) for t in tasks])
+        position, output = fresh[source // 2], source % 2
+        of_task = np.searchsorted(ends, position, side="right")
+        made: dict[Shape, list[tuple[Array, Array]]] = {}
+        groups = of_task * 2 + output
+        order = np.argsort(groups, kind="stable")
+        edges = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+        for low, high in zip(edges[:-1], edges[1:]):
+            chosen = order[low:high]
+            task, k = tasks[of_task[chosen[0]]], int(output[chosen[0]])
+            at = position[chosen] - (ends[of_task[chosen[0]]] - len(task.a))
+            form = task.instance.forms[k]
+            left, rows_a, right, rows_b = self._operands(
+                task.a[at], task.b[at], task.instance.swapped
+            )
+            out = np.empty((len(at), DRAWS, int(np.prod(form.shape)) + 1), np.uint32)
+            fill(left, rows_a, right, rows_b, *self._arguments(form, task.instance.salt), out)
+            made.setdefault(form.shape, []).append((chosen, out))
+        for shape, blocks in made.items():
+            chosen = np.concatenate([c for c, _ in blocks])
+            start = self._append_data(shape, np.concatenate([d for _, d in blocks]))
+            rows[chosen] = start + np.arange(len(chosen), dtype=np.int32)
+        return rows
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Task:
+    """One operator on some pairs of values, all of the same two kinds."""
+
+    instance: Instance
+    a: Array
+    b: Array
+    pair: Array
+
+
+def _two(kinds: tuple[int, ...]) -> Array:
+    return np.array([*kinds, NONE][:2], np.int64)
+
+
+def input_tables(pool: Pool) -> tuple[Array, Array]:
+    """For every set of inputs: how many are missing below the last one used of each kind, and
+    how many sets it stands for when inputs of one kind are exchanged in order."""
+    total = len(pool.inputs)
+    masks = np.arange(1 << total)
+    holes = np.zeros(len(masks), np.int8)
+    stands_for = np.ones(len(masks))
+    start = 0
+    while start < total:
+        end = start
+        while end < total and pool.kinds[end] == pool.kinds[start]:
+            end += 1
+        bits = (masks >> start) & ((1 << (end - start)) - 1)
+        used = np.bitwise_count(bits)
+        last = np.zeros_like(bits)
+        for n in range(end - start):
+            last = np.where(bits >> n & 1, n + 1, last)
+        holes += (last - used).astype(np.int8)
+        choices = np.ones(end - start + 1)
+        for k in range(1, end - start + 1):
+            choices[k] = choices[k - 1] * (end - start - k + 1) / k
+        stands_for *= choices[used]
+        start = end
+    return holes, stands_for
