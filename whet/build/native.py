@@ -1,220 +1,197 @@
-"""A model as native code: one call that runs all kernels of the plan."""
+"""A model as native code: segments of kernels, with lone operators between them."""
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from whet.build.memory import ALIGNMENT, Arena, plan_arena
-from whet.build.placement import Storage
-from whet.build.plan import Plan, Step, make_plan
-from whet.codegen.llvm.compile import Library, emit_object
-from whet.codegen.llvm.emit import emit_program
-from whet.codegen.llvm.module import Module
-from whet.core.digest import digest_text
+from whet.build.bodies import with_compiled_body
+from whet.build.constants import ConstantStore
+from whet.build.kernels import KernelMaker
+from whet.build.plan import Plan, make_plan
+from whet.build.report import BuildReport
+from whet.build.segment import Call, NativeSegment, bind_kernel
+from whet.build.segments import NativePiece, cut
+from whet.codegen.llvm.support import has_code
+from whet.core.caching import FileCache
+from whet.core.config import process_config
+from whet.core.errors import NoCodeError
 from whet.core.target import Target
-from whet.core.types import Array
-from whet.graph.graph import Constant, Graph
+from whet.core.types import Array, TensorType
+from whet.graph.graph import Constant, Graph, Node, Value
 from whet.graph.passes import expand_composites
-from whet.ir.tensor import Compute, Tensor
-from whet.schedule.default import default_kernel
-from whet.schedule.kernel import Kernel, prepare_constant
+from whet.ops.base import Op
+from whet.ops.scan import Scan
+
+
+def build(
+    graph: Graph, target: Target, threads: int, cache: FileCache | None = None
+) -> NativeExecutable:
+    """The graph as native code for this machine."""
+    builder = _Builder(target, threads, cache or FileCache(process_config().cache))
+    return builder.build(expand_composites(graph))
+
+
+class _Builder:
+    """Builds graphs that share a target."""
+
+    def __init__(self, target: Target, threads: int, cache: FileCache) -> None:
+        self.target, self.threads, self.cache = target, threads, cache
+
+    def build(self, graph: Graph) -> NativeExecutable:
+        reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
+        while True:
+            pieces = cut(graph, lambda node: node not in reasons)
+            plans = {p: make_plan(p.graph) for p in pieces if isinstance(p, NativePiece)}
+            maker, constants = KernelMaker(self.target, self.threads), ConstantStore()
+            drafts: dict[NativePiece, list[Call]] = {}
+            refused = dict(reasons)
+            for piece, plan in plans.items():
+                drafts[piece] = []
+                for step in plan.steps:
+                    try:
+                        kernel = maker.make(step)
+                    except NoCodeError as error:
+                        assert step.nodes, error
+                        refused.update({piece.origin[n]: error.message for n in step.nodes})
+                    else:
+                        drafts[piece].append(bind_kernel(kernel, step, constants))
+            if len(refused) == len(reasons):
+                break
+            reasons = refused
+        steps: list[NativeStep | LoneStep] = []
+        for piece in pieces:
+            if isinstance(piece, NativePiece):
+                segment = self.segment(plans[piece], drafts[piece], constants, maker)
+                steps.append(NativeStep(segment, piece.inputs, piece.outputs))
+            else:
+                op = with_compiled_body(piece.node, self.compile_body)
+                steps.append(LoneStep(op, piece.node))
+        return NativeExecutable(graph, tuple(steps), reasons, constants, maker)
+
+    def segment(
+        self, plan: Plan, calls: Sequence[Call], constants: ConstantStore, maker: KernelMaker
+    ) -> NativeSegment:
+        return NativeSegment(plan, calls, constants, maker, self.cache)
+
+    def compile_body(self, graph: Graph) -> NativeExecutable:
+        return self.build(expand_composites(graph))
+
+
+def why_not_native(node: Node) -> str | None:
+    """Why a node cannot be part of a native segment, or None if it can."""
+    if node.op.host:
+        return "the shape of its result depends on data"
+    if isinstance(node.op, Scan):
+        return "its body is native code, which runs once per step"
+    if node.op.compute is None and node.op.program is None:
+        return "it has neither tensor expressions nor loops"
+    types = [v.type for v in (*node.inputs, *node.results)]
+    for t in types:
+        if not has_code(t.dtype):
+            return f"the type {t.dtype} only stores"
+        if isinstance(t, TensorType) and t.size == 0:
+            return "a tensor without elements"
+    return None
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
-    """A kernel and where each entry of its parameter table points."""
+class NativeStep:
+    """A segment between values of the graph."""
 
-    kernel: Kernel
-    symbol: str
-    storages: tuple[Storage, ...]
-
-
-def build(graph: Graph, target: Target, threads: int) -> NativeExecutable:
-    """The graph as native code."""
-    plan = make_plan(expand_composites(graph))
-    kernels: dict[str, tuple[str, Kernel]] = {}
-    calls: list[Call] = []
-    packed: dict[tuple[str, ...], Storage] = {}
-    arrays: dict[Storage, Array] = {}
-    for step in plan.steps:
-        key = step.task.key
-        if key not in kernels:
-            symbol = f"k{len(kernels)}"
-            kernels[key] = symbol, default_kernel(step.task, target, threads, symbol)
-        symbol, kernel = kernels[key]
-        calls.append(Call(kernel, symbol, _storages(step, kernel, packed, arrays)))
-    objects = [_compile(kernel, target) for _, kernel in kernels.values()]
-    return NativeExecutable(plan, calls, objects, arrays, target, threads)
+    segment: NativeSegment
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
 
 
-def _compile(kernel: Kernel, target: Target) -> bytes:
-    module = Module()
-    emit_program(kernel.program, module)
-    features = ",".join(f"+{f}" for f in target.features)
-    return emit_object(module.text(), target.cpu, features)
+@dataclass(frozen=True, eq=False)
+class LoneStep:
+    """A node that runs on its own."""
 
-
-def _storages(
-    step: Step,
-    kernel: Kernel,
-    packed: dict[tuple[str, ...], Storage],
-    arrays: dict[Storage, Array],
-) -> tuple[Storage, ...]:
-    """The storages behind the kernel's parameters; prepared constants are made on the way."""
-    found: list[Storage] = []
-    for argument in kernel.arguments:
-        own = _same(step.task, argument)
-        if isinstance(own, Compute) and own not in step.storages:
-            found.append(_prepared(step, own, packed, arrays))
-        else:
-            found.append(step.storages[own])
-    found += [step.storages[_same(step.task, r)] for r in kernel.results]
-    for buffer in kernel.program.workspace:
-        found.append(Storage("arena", buffer.type.size, buffer.dtype, step.storages[
-            step.task.outputs[0]].value))  # fmt: skip
-    return tuple(found)
-
-
-def _same(task: object, tensor: Tensor) -> Tensor:
-    """The step's own tensor; tasks with equal keys have equal, hence identical, tensors."""
-    return tensor
-
-
-def _prepared(
-    step: Step,
-    argument: Compute,
-    packed: dict[tuple[str, ...], Storage],
-    arrays: dict[Storage, Array],
-) -> Storage:
-    constants: dict[Tensor, Array] = {}
-    digests = []
-    for tensor in step.task.constants:
-        value = step.storages[tensor].value
-        assert isinstance(value, Constant)
-        constants[tensor] = value.array
-        digests.append(f"{tensor.name}{value.digest}")
-    key = (digest_text(str(argument.body), str(argument.shape)), *sorted(digests))
-    if key not in packed:
-        value = step.storages[step.task.outputs[0]].value
-        packed[key] = Storage("constant", argument.type.size, argument.dtype, value)
-        arrays[packed[key]] = prepare_constant(argument, step.task, constants)
-    return packed[key]
+    op: Op
+    node: Node
 
 
 class NativeExecutable:
-    """Runs the plan.  Calls from several threads get memory of their own."""
+    """A graph as native code; see `whet.runtime.executable.Executable`."""
 
     def __init__(
         self,
-        plan: Plan,
-        calls: Sequence[Call],
-        objects: list[bytes],
-        arrays: dict[Storage, Array],
-        target: Target,
-        threads: int,
+        graph: Graph,
+        steps: tuple[NativeStep | LoneStep, ...],
+        reasons: dict[Node, str],
+        constants: ConstantStore,
+        maker: KernelMaker,
     ) -> None:
-        from whet.codegen.llvm.serial import SERIAL_POOL
+        self.graph, self.steps, self.constants = graph, steps, constants
+        self.reasons, self.kernels = reasons, tuple(maker.made.values())
+        self.segments = tuple(s.segment for s in steps if isinstance(s, NativeStep))
+        self._single = self.segments[0] if len(steps) == 1 and self.segments else None
 
-        self.plan, self.calls, self.threads = plan, calls, threads
-        self.graph = plan.graph
-        self.arrays = arrays
-        self.arena = plan_arena([[s for s in c.storages if s.kind == "arena"] for c in calls])
-        tables: list[int] = []
-        lines = []
-        for c in calls:
-            lines.append(
-                f"  call void @{c.symbol}(ptr getelementptr (ptr, ptr %tables, i64 {len(tables)}))"
-                if False
-                else f"  %t{len(lines)} = getelementptr ptr, ptr %tables, i64 {len(tables)}\n"
-                f"  call void @{c.symbol}(ptr %t{len(lines)})"
-            )
-            tables += [0] * len(c.storages)
-        declares = "\n".join(
-            f"declare void @{s}(ptr)" for s in dict.fromkeys(c.symbol for c in calls)
+    @property
+    def report(self) -> BuildReport:
+        return BuildReport(
+            segments=len(self.segments),
+            kernels=len(self.kernels),
+            calls=sum(len(s.calls) for s in self.segments),
+            arena_bytes=sum(s.arena.nbytes for s in self.segments),
+            constant_bytes=sum(a.nbytes for a in self.constants.arrays.values()),
+            reference={
+                self.graph.names.get(node, node.op.name): f"{node.op.name}: {reason}"
+                for node, reason in self.reasons.items()
+            },
         )
-        run = (
-            f"{declares}\ndefine void @run(ptr %tables) {{\n"
-            + "\n".join(lines)
-            + "\n  ret void\n}\n"
-        )
-        features = ",".join(f"+{f}" for f in target.features)
-        self.library = Library([
-            *objects, emit_object(SERIAL_POOL, target.cpu, features),
-            emit_object(run, target.cpu, features),
-        ])  # fmt: skip
-        self.entry = self.library.function("run", ctypes.c_void_p)
-        self.contexts: list[_Context] = []
-        self.lock = threading.Lock()
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]:
-        with self.lock:
-            context = self.contexts.pop() if self.contexts else _Context(self)
-        arrays = [np.ascontiguousarray(a) for a in inputs]
-        results = list(out) if out is not None else [
-            np.empty(v.tensor_type.shape, v.tensor_type.dtype.numpy) for v in self.graph.outputs]  # fmt: skip
-        context.bind(arrays, results)
-        self.entry(context.address)
-        with self.lock:
-            self.contexts.append(context)
-        return tuple(results)
+        if out is None:
+            return self._single(inputs) if self._single else self._run(inputs)
+        if self._single and _are_separate(out, inputs):
+            return self._single(inputs, out)
+        for target, result in zip(out, self(inputs), strict=True):
+            np.copyto(target, result, casting="no")
+        return tuple(out)
+
+    def _run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """All steps in order, for graphs that are not one native segment."""
+        env: dict[Value, Array] = dict(zip(self.graph.inputs, inputs, strict=True))
+
+        def read(v: Value) -> Array:
+            return v.array if isinstance(v, Constant) else env[v]
+
+        for step in self.steps:
+            if isinstance(step, NativeStep):
+                env.update(zip(step.outputs, step.segment([read(v) for v in step.inputs])))
+            else:
+                results = step.op.run_reference(tuple(read(v) for v in step.node.inputs))
+                env.update(zip(step.node.results, results))
+        return own_results([read(v) for v in self.graph.outputs], inputs)
 
 
-class _Context:
-    """Memory and parameter tables for one call at a time."""
+def own_results(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """The results as contiguous arrays that nobody else holds.
 
-    def __init__(self, executable: NativeExecutable) -> None:
-        arena = executable.arena
-        self.memory = np.zeros(arena.nbytes + ALIGNMENT, np.uint8)
-        base = -(-self.memory.ctypes.data // ALIGNMENT) * ALIGNMENT
-        entries: list[int] = []
-        self.inputs: list[tuple[int, int]] = []
-        self.outputs: list[tuple[int, int]] = []
-        self.keep = executable.arrays
-        graph = executable.graph
-        numbers = {v: n for n, v in enumerate(graph.inputs)}
-        leaving = {p.storage: n for n, p in executable.plan.placement.leaving.items()}
-        for call in executable.calls:
-            for s in call.storages:
-                at = len(entries)
-                entries.append(0)
-                if s.kind == "arena":
-                    entries[at] = base + arena.offsets[s]
-                elif s.kind == "constant":
-                    entries[at] = _constant_address(executable, s)
-                elif s.kind == "input":
-                    self.inputs.append((at, numbers[s.value]))  # type: ignore[index]
-                else:
-                    number = leaving.get(s)
-                    if number is None:
-                        number = graph.outputs.index(s.value)
-                    self.outputs.append((at, number))
-        self.table = np.array(entries, dtype=np.uint64)
-        self.address = self.table.ctypes.data
-
-    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Point the tables at the caller's arrays."""
-        self.held = (inputs, outputs)
-        if self.inputs:
-            addresses = [a.ctypes.data for a in inputs]
-            for at, n in self.inputs:
-                self.table[at] = addresses[n]
-        addresses = [a.ctypes.data for a in outputs]
-        for at, n in self.outputs:
-            self.table[at] = addresses[n]
+    An output can be a constant of the graph, an input, a view of one, or another output.
+    """
+    taken = list(inputs)
+    owned: list[Array] = []
+    for result in results:
+        array = np.asarray(result, order="C")
+        if not array.flags.writeable or any(np.may_share_memory(array, t) for t in taken):
+            array = array.copy()
+        owned.append(array)
+        taken.append(array)
+    return tuple(owned)
 
 
-def _constant_address(executable: NativeExecutable, s: Storage) -> int:
-    if s not in executable.arrays:
-        assert isinstance(s.value, Constant)
-        executable.arrays[s] = np.ascontiguousarray(s.value.array)
-    return int(executable.arrays[s].ctypes.data)
-
-
-__all__ = ["Arena", "NativeExecutable", "build"]
+def _are_separate(out: Sequence[Array], inputs: Sequence[Array]) -> bool:
+    """True when results can be written where they belong while the inputs are being read."""
+    for number, array in enumerate(out):
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            return False
+        if any(np.may_share_memory(array, a) for a in (*inputs, *out[:number])):
+            return False
+    return True

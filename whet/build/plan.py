@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
-from whet.core.errors import UnsupportedError, fail
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
-from whet.ir.program import Buffer
+from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
 from whet.tasks.expressions import (
     canonical,
@@ -34,6 +35,30 @@ class Step:
     storages: dict[Tensor, Storage]
     name: str
     """What the model calls the first node, for messages."""
+    nodes: tuple[Node, ...] = ()
+    """What it computes; none for a copy at the edge of the model."""
+
+    @property
+    def key(self) -> str:
+        """Equal for steps that the same kernel serves."""
+        return self.task.key
+
+
+@dataclass(frozen=True, eq=False)
+class LoopStep:
+    """An operator's own loop program, and the storages behind its inputs and outputs."""
+
+    program: Program
+    storages: tuple[Storage, ...]
+    name: str
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def key(self) -> str:
+        return program_key(self.program)
+
+
+AnyStep = Step | LoopStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +66,18 @@ class Plan:
     """The steps of a model in the order in which they run."""
 
     graph: Graph
-    steps: tuple[Step, ...]
+    steps: tuple[AnyStep, ...]
     placement: Placement
 
 
 def make_plan(graph: Graph) -> Plan:
-    """The plan of a graph whose operators all have tensor expressions."""
+    """The plan of a graph whose operators all have tensor expressions or loop programs."""
     layouts = choose_layouts(graph)
     placement = place_values(graph, layouts)
     groups = partition(
         graph, placement.views, lambda a, b: _share_rows(graph, layouts, placement, a, b)
     )
-    steps = [
+    steps: list[AnyStep] = [
         _copy_step(graph, placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
     ]
@@ -71,7 +96,8 @@ def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[Step]
     outputs = group.outputs(graph)
     tensors, sources = group_tensors(group, outputs)
     inlined = inline_stages(tensors, nothing)
-    if len(outputs) > 1 or _reductions(inlined) > 1 or _nested(inlined):
+    shared = _shared_reductions(tensors)
+    if len(outputs) > 1 or shared or _reductions(inlined) > 1 or _nested(inlined):
         inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
     made, values = canonical(inlined, sources)
     places = [placement.places[v] for v in outputs]
@@ -84,6 +110,13 @@ def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[Step]
         place = places[0].every(phase.starts, phase.steps)
         steps.append(Step(*make_task(part, used, [place], placement), name))
     return steps
+
+
+def _shared_reductions(tensors: Sequence[Compute]) -> bool:
+    """True when a reduction feeds several elements: writing it into them would repeat it."""
+    largest = max(t.type.size for t in tensors)
+    found = [s for s in stages(tensors) if isinstance(s, Compute)]
+    return any(s.type.size < largest and _reductions([s]) for s in found if s not in tensors)
 
 
 def _reductions(tensors: Sequence[Compute]) -> int:

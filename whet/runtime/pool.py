@@ -63,6 +63,8 @@ class ThreadPool:
 
     def __init__(self, addresses: Mapping[str, int]) -> None:
         self.parallel_address = addresses[PARALLEL]
+        self.chosen = 1
+        """What `set_threads` was last called with; cheaper to ask for than `threads`."""
         call = {name: prototype(addresses[name]) for name, prototype in _PROTOTYPES.items()}
         self._set_threads = call["whet_pool_set_threads"]
         self._set_spin = call["whet_pool_set_spin"]
@@ -95,6 +97,7 @@ class ThreadPool:
               kind=UsageError)  # fmt: skip
         while not self._set_threads(threads):
             time.sleep(20e-6)
+        self.chosen = threads
 
     def set_spin(self, microseconds: float) -> None:
         """How long a thread looks out for the next job before it sleeps or yields."""

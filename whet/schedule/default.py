@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from whet.core.errors import fail
+from whet.core.errors import NoCodeError, fail
 from whet.core.target import Target
+from whet.ir.tensor import describe
 from whet.schedule import contraction, model, rows, spatial
 from whet.schedule.kernel import Kernel
 from whet.tasks.task import Task
@@ -21,4 +22,4 @@ def default_kernel(task: Task, target: Target, threads: int, name: str) -> Kerne
         return spatial.lower_spatial(s, model.spatial_tiling(s, target, threads), name)
     if r is not None:
         return rows.lower_rows(r, model.row_tiling(r, target, threads), name)
-    fail("WH1301", f"no sketch fits the task {[o.name for o in task.outputs]}")
+    fail("WH1303", f"no sketch fits {describe(*task.outputs)}", kind=NoCodeError)

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import llvmlite.binding as llvm
 
 from whet.core.errors import WhetError
 
-PASSES = ("sroa",)
-"""Promotes register slots; everything else is written well to begin with."""
+
+@dataclass(frozen=True, slots=True)
+class ObjectJob:
+    """A module of text IR and the machine to compile it for."""
+
+    ir: str
+    triple: str
+    cpu: str
+    features: str
 
 
 @cache
 def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def llvm_version() -> str:
+    return ".".join(map(str, llvm.llvm_version_info))
 
 
 def host_cpu() -> tuple[str, str]:
@@ -25,45 +38,42 @@ def host_cpu() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def _machine(cpu: str, features: str) -> llvm.TargetMachine:
-    _initialize()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
-    )
-
-
-def emit_object(ir: str, cpu: str, features: str) -> bytes:
-    """The object file of a module of text IR."""
-    machine = _machine(cpu, features)
-    module = _parse(ir)
-    _run_passes(module, machine)
-    result: bytes = machine.emit_object(module)
+def compile_object(job: ObjectJob) -> bytes:
+    """The object file of a module."""
+    machine = _machine(job)
+    result: bytes = machine.emit_object(_optimized(job, machine))
     return result
 
 
-def emit_assembly(ir: str, cpu: str, features: str) -> str:
+def emit_object(ir: str, cpu: str, features: str) -> bytes:
+    """The object file of a module for this machine's architecture."""
+    return compile_object(ObjectJob(ir, llvm.get_default_triple(), cpu, features))
+
+
+def emit_assembly(job: ObjectJob) -> str:
     """The assembly text of a module, for inspection."""
-    machine = _machine(cpu, features)
-    module = _parse(ir)
-    _run_passes(module, machine)
-    return str(machine.emit_assembly(module))
+    machine = _machine(job)
+    return str(machine.emit_assembly(_optimized(job, machine)))
 
 
-def _parse(ir: str) -> llvm.ModuleRef:
-    module = llvm.parse_assembly(ir)
-    module.triple = llvm.get_default_triple()
-    return module
+def _machine(job: ObjectJob) -> llvm.TargetMachine:
+    _initialize()
+    return llvm.Target.from_triple(job.triple).create_target_machine(
+        cpu=job.cpu, features=job.features, opt=2, reloc="pic", codemodel="small", jit=False
+    )
 
 
-def _run_passes(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+def _optimized(job: ObjectJob, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """The module with register slots promoted; all else is written well to begin with."""
+    module = llvm.parse_assembly(job.ir)
+    module.triple = job.triple
     builder = llvm.create_pass_builder(machine, llvm.PipelineTuningOptions(speed_level=1))
-    passes = llvm.create_new_module_pass_manager()
     functions = llvm.create_new_function_pass_manager()
     functions.add_sroa_pass()
     for function in module.functions:
         if not function.is_declaration:
             functions.run(function, builder)
-    passes.run(module, builder)
+    return module
 
 
 class Library:
@@ -86,6 +96,6 @@ class Library:
             raise WhetError("WH1301", f"the compiled code has no function '{name}'")
         return found
 
-    def function(self, name: str, *argtypes: type) -> ctypes._CFuncPtr:
+    def function(self, name: str, *argtypes: Any) -> Callable[..., None]:
         """A function without result as a ctypes callable (it releases the GIL)."""
         return ctypes.CFUNCTYPE(None, *argtypes)(self.address(name))
