@@ -133,6 +133,14 @@ class Allocate(Stmt):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Prefetch(Stmt):
+    """A hint that buffer[indices] will be read soon.  It means nothing, even out of bounds."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Program(metaclass=Interned):
     """Statements with their parameters: inputs are read only, outputs start undefined.
 
@@ -174,6 +182,8 @@ def _lines(stmt: Stmt) -> list[str]:
             where = "" if buffer.scope == "memory" else f" in {buffer.scope}s"
             first = f"{buffer.name} = allocate {buffer.type}{where}"
             return [first, *(line for s in body for line in _lines(s))]
+        case Prefetch(buffer=buffer, indices=indices):
+            return [f"prefetch {buffer.name}[{', '.join(map(str, indices))}]"]
     raise AssertionError(type(stmt))
 
 
@@ -201,6 +211,8 @@ def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
             return Allocate(buffer, substitute_block(body, values))
         case While(condition=condition, body=body):
             return While(substitute(condition, values), substitute_block(body, values))
+        case Prefetch(buffer=buffer, indices=indices):
+            return Prefetch(buffer, tuple(substitute(i, values) for i in indices))
     raise AssertionError(type(stmt))
 
 

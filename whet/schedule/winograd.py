@@ -41,7 +41,7 @@ from whet.ir.expr import (
     const,
     select,
 )
-from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store
+from whet.ir.program import Allocate, Buffer, If, Prefetch, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, unmerged_stage
@@ -465,8 +465,17 @@ class _Lowering:
             [(var, k.extent) for k, var in reduced.items()],
             lambda value: Store(m, (xi, row * w.columns + column), value),
             t.unroll,
+            self.next_panel(xi, panel, list(reduced.values())) if t.prefetch else (),
         )
         return loop(io, -(-rows // tile.mr), body)
+
+    def next_panel(self, xi: Expr, panel: Expr, reduced: Sequence[Expr]) -> list[Stmt]:
+        """Hints for what follows the present position one panel later; panels lie in a row."""
+        per_line = 64 // self.filters.dtype.itemsize
+        return [
+            Prefetch(self.filters, (xi, panel + 1, *reduced, as_expr(n)))
+            for n in range(0, self.t.width, per_line)
+        ]
 
     def row_in(self, row: Expr, reduced: dict[Axis, Var]) -> Expr:
         """The row of V that a row of M needs, which reduced axes may move along the batch."""

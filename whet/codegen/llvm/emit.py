@@ -29,6 +29,7 @@ from whet.ir.program import (
     If,
     Let,
     Loop,
+    Prefetch,
     Program,
     Stmt,
     Store,
@@ -98,6 +99,8 @@ class _StatementWriter:
             case Allocate(buffer=buffer, body=body):
                 self.values.storage.allocate(buffer)
                 self.block(body)
+            case Prefetch(buffer=buffer, indices=indices):
+                self.values.prefetch(buffer, indices)
             case _:
                 raise AssertionError(type(stmt))
 

@@ -145,6 +145,12 @@ class ValueWriter(IndexWriter):
         else:
             self.f.line(f"store {value}, ptr {pointer}, align {buffer.dtype.itemsize}")
 
+    def prefetch(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
+        """Ask for the line of an element, to be kept in all caches."""
+        pointer = self.pointer(buffer, self.address_form(buffer, indices), self.here)
+        self.f.module.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
+        self.f.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
     def forget(self, buffer: Buffer) -> None:
         """Loads of a buffer that has been written are stale from here on."""
         for scope in self.f.scopes:
