@@ -18,14 +18,19 @@ import numpy as np
 import pytest
 
 from tests.codegen.pool_jobs import JOBS, load, sum_of_jobs
-from whet.codegen.llvm.compile import Library
+from whet.codegen.llvm.compile import Library, emit_object, host_cpu
+from whet.codegen.llvm.emit import emit_program
+from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.pool import pool_ir
 from whet.codegen.llvm.pool.state import CHUNKS_PER_THREAD
 from whet.codegen.llvm.poolcode import pool_object, process_pool
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
+from whet.core.dtypes import f32
 from whet.core.errors import UsageError
 from whet.core.types import Array
+from whet.ir.expr import Var, as_expr
+from whet.ir.program import Buffer, Loop, Program, Store
 from whet.runtime.pool import FUNCTIONS, MAX_THREADS, ThreadPool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -326,6 +331,21 @@ def test_a_process_ends_while_a_daemon_uses_the_pool(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------- code
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_parallel_loop_of_a_program(pool: ThreadPool, threads: int) -> None:
+    n = 1000
+    x, y, i = Buffer("x", (n,), f32), Buffer("y", (n,), f32), Var("i")
+    body = Loop(i, as_expr(n), (Store(y, (i,), x[i] * 3.0),), "parallel")
+    module = Module()
+    emit_program(Program("triple", (x,), (y,), (body,)), module)
+    library = Library([emit_object(module.text(), *host_cpu())], pool.symbols)
+    pool.set_threads(threads)
+    given, found = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+    table = np.array([given.ctypes.data, found.ctypes.data], np.uint64)
+    library.function("triple", ctypes.c_void_p)(table.ctypes.data)
+    np.testing.assert_array_equal(found, given * 3)
+
+
 def test_there_is_one_pool(pool: ThreadPool, tmp_path: Path) -> None:
     assert process_pool(FileCache(CacheConfig(dir=tmp_path))) is pool
 
