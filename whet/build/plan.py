@@ -89,10 +89,11 @@ def make_plan(graph: Graph) -> Plan:
     return Plan(graph, tuple(steps), placement)
 
 
-def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[Step]:
+def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+    name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
+    nodes = tuple(group.nodes)
     if group.opaque:
-        node = group.nodes[0]
-        fail("WH2002", f"no native code for operator '{node.op.name}'", kind=UnsupportedError)
+        return [_loop_step(group.nodes[0], placement, name)]
     outputs = group.outputs(graph)
     tensors, sources = group_tensors(group, outputs)
     inlined = inline_stages(tensors, nothing)
@@ -101,15 +102,22 @@ def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[Step]
         inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
     made, values = canonical(inlined, sources)
     places = [placement.places[v] for v in outputs]
-    name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     if sum(isinstance(t, Compute) for t in stages(made)) > 1:
-        return [Step(*make_task(made, values, places, placement), name)]
-    steps = []
+        return [Step(*make_task(made, values, places, placement), name, nodes)]
+    steps: list[AnyStep] = []
     for phase in split_phases(made[0]):
         part, used = canonical([phase.stage], values)
         place = places[0].every(phase.starts, phase.steps)
-        steps.append(Step(*make_task(part, used, [place], placement), name))
+        steps.append(Step(*make_task(part, used, [place], placement), name, nodes))
     return steps
+
+
+def _loop_step(node: Node, placement: Placement, name: str) -> LoopStep:
+    assert node.op.program is not None, node.op.name
+    program = node.op.program(*(v.tensor_type for v in node.inputs))
+    places = [placement.places[v] for v in (*node.inputs, *node.results)]
+    bound = bound_program(program, [(p.strides, p.offset) for p in places])
+    return LoopStep(bound, tuple(p.storage for p in places), name, (node,))
 
 
 def _shared_reductions(tensors: Sequence[Compute]) -> bool:
