@@ -172,7 +172,7 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     i, v, lane = Var("i"), Var("v"), Var("lane")
     chunk, block, batch = p % chunks, p // chunks % blocks, p // (chunks * blocks)
     panel = call("min", chunk * t.panels_per_chunk + jj, panels - 1)
-    column = call("min", panel * t.width, c.columns - t.width) + v * t.lanes + lane
+    column = column_of(c, t.width, panel, v * t.lanes + lane)
     row = call("min", (block * t.tiles_per_block + io) * t.mr, c.rows - t.mr) + i
     k_vars = {k: Var(f"k{n}") for n, k in enumerate(c.k_axes)}
     env: dict[Expr, Expr] = {
@@ -191,7 +191,7 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     known: dict[Buffer, Tensor] = {}
     before: tuple[Stmt, ...] = ()
     workspace: tuple[Buffer, ...] = ()
-    if c.b_is_constant or not c.b_is_contiguous:
+    if c.b_is_constant or not c.b_is_contiguous or t.width > c.columns:
         position = (*(env[x] for x in c.outer), panel, *k_vars.values(), v * t.lanes + lane)
         packed = pack_panels(c, t.width)
         store = Buffer("panels", packed.shape, packed.dtype)
@@ -242,6 +242,16 @@ def _k_loop(var: Var, extent: int, update: Stmt, unroll: int) -> Stmt:
     return loop(outer, extent // unroll, loop(inner, unroll, *body, kind="unroll"))
 
 
+def column_of(c: Contraction, width: int, panel: Expr, within: Expr) -> Expr:
+    """The column at a position within a panel.
+
+    The last panel ends at the edge; one that is wider than all columns repeats the last.
+    """
+    if width > c.columns:
+        return call("min", within, c.columns - 1)
+    return call("min", panel * width, c.columns - width) + within
+
+
 def pack_panels(c: Contraction, width: int) -> Compute:
     """b as [outer..., panel, k..., column within the panel]."""
     panels = -(-c.columns // width)
@@ -251,7 +261,7 @@ def pack_panels(c: Contraction, width: int) -> Compute:
     env: dict[Expr, Expr] = {
         **dict(zip(c.outer, axes)),
         **dict(zip(c.k_axes, depth)),
-        c.vector: call("min", panel * width, c.columns - width) + axes[-1],
+        c.vector: column_of(c, width, panel, axes[-1]),
     }
     return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
 

@@ -97,11 +97,14 @@ def row_step(c: Contraction) -> int:
 def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str, Array]:
     """Every combination of tile sizes that the register rule allows."""
     lanes = lanes_for(c.columns, c.reduce.dtype.bits, target)
+    full = max(1, target.vector_bits // c.reduce.dtype.bits)
+    if lanes < c.columns < full:
+        lanes *= 2  # one vector with idle lanes instead of two that overlap
     registers = target.vector_registers
     rows = []
     for mr in range(1, min(c.rows, 16) + 1):
         for nv in range(1, 7):
-            if mr * nv + nv + 1 > registers or nv * lanes > c.columns:
+            if mr * nv + nv + 1 > registers or (nv > 1 and nv * lanes > c.columns):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
             for tpb in _spread(tiles):
