@@ -14,7 +14,8 @@ from whet.core.errors import OperatorError, WhetError
 from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph, make_input
 from whet.graph.interpret import interpret
-from whet.graph.terms import parse_equation
+from whet.graph.laws import read_law
+from whet.graph.terms import build_term
 from whet.ops import REGISTRY
 from whet.ops.base import Law
 
@@ -29,7 +30,7 @@ GUARD = re.compile(r"(\w+) (>=|>|!=|<=|<) (-?[\d.]+)")
 
 def typings(law: Law, floats: DType) -> Iterator[dict[str, DType]]:
     """Element types for the variables, those with the most floats first."""
-    names = [name for name, _ in law.example]
+    names = list(read_law(law).shapes)
     choices = itertools.product((floats, i64, bool_), repeat=len(names))
     for choice in sorted(choices, key=lambda c: sum(d != floats for d in c)):
         yield dict(zip(names, choice))
@@ -38,11 +39,14 @@ def typings(law: Law, floats: DType) -> Iterator[dict[str, DType]]:
 def law_graph(law: Law, floats: tuple[DType, ...]) -> Graph:
     """Both sides as the outputs of one graph, under the first element types that fit."""
     problem: WhetError | None = None
+    read = read_law(law)
     for wanted in floats:
         for dtypes in typings(law, wanted):
-            inputs = {n: make_input(n, TensorType(s, dtypes[n])) for n, s in law.example}
+            inputs = {n: make_input(n, TensorType(s, dtypes[n])) for n, s in read.shapes.items()}
             try:
-                sides = parse_equation(law.text, inputs, wanted)
+                sides = [
+                    build_term(t, inputs, read.attributes, wanted) for t in (read.left, read.right)
+                ]
             except OperatorError as error:
                 problem = problem or error
                 continue

@@ -70,17 +70,18 @@ class Law:
 
     `text` is `left = right` in the term syntax of graphs, for example
     `matmul(a, add(b, c)) = add(matmul(a, b), matmul(a, c))`; `numeric` says whether both
-    sides give the same bits (`exact`) or agree over the reals; `when` lists guards; `example`
-    gives a shape to every variable so that the law can be checked on numbers.
+    sides give the same bits (`exact`) or agree over the reals; `when` lists guards such as
+    `g == 1` or `shape(x) == shape(y)`; `example` gives a shape to every tensor variable and a
+    value to every attribute variable, so that the law can be checked on numbers.
     """
 
     text: str
     numeric: Numeric
-    example: tuple[tuple[str, Shape], ...]
+    example: tuple[tuple[str, Shape | int], ...]
     when: tuple[str, ...] = ()
 
 
-def law(text: str, numeric: Numeric, *, when: Iterable[str] = (), **example: Shape) -> Law:
+def law(text: str, numeric: Numeric, *, when: Iterable[str] = (), **example: Shape | int) -> Law:
     return Law(text, numeric, tuple(example.items()), tuple(when))
 
 

@@ -23,6 +23,8 @@ COLUMNS_LIMIT_BYTES = 256 << 20
 
 # Attributes of the laws' examples: uneven strides and pads, so that no law holds by symmetry.
 UNEVEN = "strides=[1, 2], pads=[1, 0, 1, 2], dilations=[1, 1]"
+ANY = "strides=s, pads=p, dilations=d"
+EXAMPLE: dict[str, Shape] = {"s": (1, 2), "p": (1, 0, 1, 2), "d": (1, 1)}
 POINT = "strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]"
 SPREAD = "strides=[2, 1], pads=[0, 1, 1, 0], dilations=[1, 1], output_padding=[1, 0]"
 
@@ -90,53 +92,61 @@ class Conv(Op):
 
     axioms = (
         # Linear in both inputs, whatever the groups.
-        law(f"conv(x, add(w, v), {UNEVEN}, groups=2) = "
-            f"add(conv(x, w, {UNEVEN}, groups=2), conv(x, v, {UNEVEN}, groups=2))", "real",
+        law(f"conv(x, add(w, v), {ANY}, groups=g) = "
+            f"add(conv(x, w, {ANY}, groups=g), conv(x, v, {ANY}, groups=g))", "real",
+            when=("shape(w) == shape(v)",), **EXAMPLE, g=2,
             x=(2, 4, 5, 6), w=(6, 2, 3, 3), v=(6, 2, 3, 3)),
-        law(f"conv(add(x, y), w, {UNEVEN}, groups=2) = "
-            f"add(conv(x, w, {UNEVEN}, groups=2), conv(y, w, {UNEVEN}, groups=2))", "real",
+        law(f"conv(add(x, y), w, {ANY}, groups=g) = "
+            f"add(conv(x, w, {ANY}, groups=g), conv(y, w, {ANY}, groups=g))", "real",
+            when=("shape(x) == shape(y)",), **EXAMPLE, g=2,
             x=(2, 4, 5, 6), y=(2, 4, 5, 6), w=(6, 2, 3, 3)),
-        law(f"conv(mul(x, s), w, {UNEVEN}, groups=2) = mul(conv(x, w, {UNEVEN}, groups=2), s)",
-            "real", x=(2, 4, 5, 6), w=(6, 2, 3, 3), s=(1, 1, 1, 1)),
+        law(f"conv(mul(x, c), w, {ANY}, groups=g) = mul(conv(x, w, {ANY}, groups=g), c)",
+            "real", **EXAMPLE, g=2, x=(2, 4, 5, 6), w=(6, 2, 3, 3), c=()),
+        law(f"conv(x, mul(w, c), {ANY}, groups=g) = mul(conv(x, w, {ANY}, groups=g), c)",
+            "real", **EXAMPLE, g=2, x=(2, 4, 5, 6), w=(6, 2, 3, 3), c=()),
         # A factor per output channel goes into the filters, whatever the groups.
-        law(f"mul(conv(x, w, {UNEVEN}, groups=2), s) = "
-            f"conv(x, mul(w, transpose(s, perm=[1, 0, 2, 3])), {UNEVEN}, groups=2)", "real",
-            x=(2, 4, 5, 6), w=(6, 2, 3, 3), s=(1, 6, 1, 1)),
+        law(f"mul(conv(x, w, {ANY}, groups=g), c) = "
+            f"conv(x, mul(w, transpose(c, perm=[1, 0, 2, 3])), {ANY}, groups=g)", "real",
+            when=("shape(c) == [1, dim(w, 0), 1, 1]",), **EXAMPLE, g=2,
+            x=(2, 4, 5, 6), w=(6, 2, 3, 3), c=(1, 6, 1, 1)),
         # A factor per input channel does so only in one group.
-        law(f"conv(mul(x, s), w, {UNEVEN}) = conv(x, mul(w, s), {UNEVEN})", "real",
-            when=("groups == 1",), x=(2, 3, 4, 5), w=(4, 3, 3, 3), s=(1, 3, 1, 1)),
+        law(f"conv(mul(x, c), w, {ANY}, groups=1) = conv(x, mul(w, c), {ANY}, groups=1)", "real",
+            when=("shape(c) == [1, dim(x, 1), 1, 1]",), **EXAMPLE,
+            x=(2, 3, 4, 5), w=(4, 3, 3, 3), c=(1, 3, 1, 1)),
         # Merging along the batch, whatever the groups.
-        law(f"concat(conv(x, w, {UNEVEN}, groups=2), conv(y, w, {UNEVEN}, groups=2), axis=0) = "
-            f"conv(concat(x, y, axis=0), w, {UNEVEN}, groups=2)", "exact",
+        law(f"concat(conv(x, w, {ANY}, groups=g), conv(y, w, {ANY}, groups=g), axis=0) = "
+            f"conv(concat(x, y, axis=0), w, {ANY}, groups=g)", "exact", **EXAMPLE, g=2,
             x=(2, 4, 5, 6), y=(3, 4, 5, 6), w=(6, 2, 3, 3)),
         # Merging along channels is false for groups > 1: channels would change their group.
-        law(f"concat(conv(x, w, {UNEVEN}), conv(x, v, {UNEVEN}), axis=1) = "
-            f"conv(x, concat(w, v, axis=0), {UNEVEN})", "exact",
-            when=("groups == 1",), x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(2, 3, 3, 3)),
-        law(f"add(conv(x, w, {UNEVEN}), conv(z, v, {UNEVEN})) = "
-            f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {UNEVEN})", "real",
-            when=("groups == 1",),
-            x=(2, 3, 4, 5), w=(4, 3, 3, 3), z=(2, 2, 4, 5), v=(4, 2, 3, 3)),
-        # Two convolutions of equal shapes side by side are one of two groups.
-        law(f"concat(conv(x, w, {UNEVEN}), conv(y, v, {UNEVEN}), axis=1) = "
-            f"conv(concat(x, y, axis=1), concat(w, v, axis=0), {UNEVEN}, groups=2)", "exact",
+        law(f"concat(conv(x, w, {ANY}, groups=1), conv(x, v, {ANY}, groups=1), axis=1) = "
+            f"conv(x, concat(w, v, axis=0), {ANY}, groups=1)", "exact", **EXAMPLE,
+            x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(2, 3, 3, 3)),
+        law(f"add(conv(x, w, {ANY}, groups=1), conv(z, v, {ANY}, groups=1)) = "
+            f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {ANY}, groups=1)", "real",
+            **EXAMPLE, x=(2, 3, 4, 5), w=(4, 3, 3, 3), z=(2, 2, 4, 5), v=(4, 2, 3, 3)),
+        # Two convolutions of equal shapes side by side are one of twice the groups.
+        law(f"concat(conv(x, w, {ANY}, groups=g), conv(y, v, {ANY}, groups=g), axis=1) = "
+            f"conv(concat(x, y, axis=1), concat(w, v, axis=0), {ANY}, groups=2 * g)", "exact",
+            when=("shape(x) == shape(y)", "shape(w) == shape(v)"), **EXAMPLE, g=1,
             x=(2, 3, 4, 5), w=(4, 3, 3, 3), y=(2, 3, 4, 5), v=(4, 3, 3, 3)),
         # A 1x1 convolution after another one multiplies into its filters.
-        law(f"conv(conv(x, w, {UNEVEN}), v, {POINT}) = conv(x, transpose(conv(transpose(w, "
-            f"perm=[1, 0, 2, 3]), v, {POINT}), perm=[1, 0, 2, 3]), {UNEVEN})", "real",
-            when=("groups == 1", "the kernel of v is 1x1"),
+        law(f"conv(conv(x, w, {ANY}, groups=1), v, {POINT}, groups=1) = conv(x, "
+            f"transpose(conv(transpose(w, perm=[1, 0, 2, 3]), v, {POINT}, groups=1), "
+            f"perm=[1, 0, 2, 3]), {ANY}, groups=1)", "real",
+            when=("dim(v, 2) == 1", "dim(v, 3) == 1"), **EXAMPLE,
             x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(5, 4, 1, 1)),
         # Padding can be done beforehand, and a border of zeros around the filters asks for it.
-        law(f"conv(x, w, {UNEVEN}, groups=2) = conv(pad(x, 0, pads=[0, 0, 1, 0, 0, 0, 1, 2]), w, "
-            "strides=[1, 2], pads=[0, 0, 0, 0], dilations=[1, 1], groups=2)", "exact",
-            x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
+        law(f"conv(x, w, {ANY}, groups=g) = conv(pad(x, 0, pads=[0, 0, p[0], p[1], 0, 0, p[2], "
+            "p[3]]), w, strides=s, pads=[0, 0, 0, 0], dilations=d, groups=g)", "exact",
+            **EXAMPLE, g=2, x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
         law(f"conv(x, w, {UNEVEN}, groups=2) = conv(x, pad(w, 0, pads=[0, 0, 1, 1, 0, 0, 1, 1]), "
             "strides=[1, 2], pads=[2, 1, 2, 3], dilations=[1, 1], groups=2)", "real",
             x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
         # Kernel 1 and stride 1 is a matrix product over the channels.
-        law(f"conv(x, w, {POINT}) = reshape(matmul(reshape(w, shape=[4, 3]), "
-            "reshape(x, shape=[2, 3, 20])), shape=[2, 4, 4, 5])", "real",
-            when=("groups == 1", "the kernel is 1x1"), x=(2, 3, 4, 5), w=(4, 3, 1, 1)),
+        law(f"conv(x, w, {POINT}, groups=1) = reshape(matmul(reshape(w, shape=[dim(w, 0), "
+            "dim(w, 1)]), reshape(x, shape=[dim(x, 0), dim(x, 1), dim(x, 2) * dim(x, 3)])), "
+            "shape=[dim(x, 0), dim(w, 0), dim(x, 2), dim(x, 3)])", "real",
+            when=("dim(w, 2) == 1", "dim(w, 3) == 1"), x=(2, 3, 4, 5), w=(4, 3, 1, 1)),
         # The transposed image under transposed filters gives the transposed result.
         law("transpose(conv(x, w, strides=[1, 2], pads=[0, 1, 2, 3], dilations=[2, 1]), "
             "perm=[0, 1, 3, 2]) = conv(transpose(x, perm=[0, 1, 3, 2]), "
@@ -290,15 +300,14 @@ class ConvTranspose(Op):
         # Filters are laid out [C, M]: input channels merge on their axis 0, output ones on 1.
         law(f"add(conv_transpose(x, w, {SPREAD}), conv_transpose(z, v, {SPREAD})) = "
             f"conv_transpose(concat(x, z, axis=1), concat(w, v, axis=0), {SPREAD})", "real",
-            when=("groups == 1",),
             x=(2, 3, 3, 4), w=(3, 4, 3, 3), z=(2, 2, 3, 4), v=(2, 4, 3, 3)),
         law(f"concat(conv_transpose(x, w, {SPREAD}), conv_transpose(x, v, {SPREAD}), axis=1) = "
             f"conv_transpose(x, concat(w, v, axis=1), {SPREAD})", "exact",
-            when=("groups == 1",), x=(2, 3, 3, 4), w=(3, 4, 3, 3), v=(3, 2, 3, 3)),
+            x=(2, 3, 3, 4), w=(3, 4, 3, 3), v=(3, 2, 3, 3)),
         # With kernel 1 and stride 1 it is a convolution with the filters' axes swapped.
         law(f"conv_transpose(x, w, {POINT}, output_padding=[0, 0]) = "
             f"conv(x, transpose(w, perm=[1, 0, 2, 3]), {POINT})", "real",
-            when=("groups == 1", "the kernel is 1x1"), x=(2, 3, 4, 5), w=(3, 4, 1, 1)),
+            when=("dim(w, 2) == 1", "dim(w, 3) == 1"), x=(2, 3, 4, 5), w=(3, 4, 1, 1)),
     )  # fmt: skip
 
     @classmethod

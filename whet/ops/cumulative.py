@@ -98,7 +98,7 @@ class CumSum(Running):
 
     axioms = (
         law("cumsum(add(x, y), axis=1) = add(cumsum(x, axis=1), cumsum(y, axis=1))", "real",
-            when=("shape(x) = shape(y)",), x=(2, 3), y=(2, 3)),
+            when=("shape(x) == shape(y)",), x=(2, 3), y=(2, 3)),
     )  # fmt: skip
 
 

@@ -115,16 +115,18 @@ def moves_through(name: str, *inputs: str) -> tuple[Law, ...]:
     op(transpose(x)) = transpose(op(x))    op(concat(x, y)) = concat(op(x), op(y))
     """
     plain = ", ".join(inputs)
-    turned = ", ".join(f"transpose({x}, perm=[1, 0])" for x in inputs)
+    turned = ", ".join(f"transpose({x}, perm=p)" for x in inputs)
     primed = ", ".join(f"{x}2" for x in inputs)
-    joined = ", ".join(f"concat({x}, {x}2, axis=0)" for x in inputs)
-    first: dict[str, Shape] = dict.fromkeys(inputs, (2, 3))
+    joined = ", ".join(f"concat({x}, {x}2, axis=k)" for x in inputs)
+    first: dict[str, Shape | int] = dict.fromkeys(inputs, (2, 3))
     both = first | {f"{x}2": (4, 3) for x in inputs}
+    # Parts that are broadcast have other extents, so joining them means something else.
+    whole = tuple(f"shape({inputs[0]}) == shape({x})" for x in inputs[1:])
+    whole += tuple(f"shape({inputs[0]}2) == shape({x}2)" for x in inputs[1:])
     return (
-        Law(f"{name}({turned}) = transpose({name}({plain}), perm=[1, 0])", "exact",
-            tuple(first.items())),
-        Law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=0)", "exact",
-            tuple(both.items())),
+        law(f"{name}({turned}) = transpose({name}({plain}), perm=p)", "exact", **first, p=(1, 0)),
+        law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=k)", "exact",
+            when=whole, **both, k=0),
     )  # fmt: skip
 
 

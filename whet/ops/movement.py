@@ -52,20 +52,20 @@ class Transpose(Op):
 
     axioms = (
         law("transpose(transpose(x, perm=[1, 0]), perm=[1, 0]) = x", "exact", x=(2, 3)),
-        law("transpose(transpose(x, perm=[1, 2, 0]), perm=[1, 2, 0]) = "
-            "transpose(x, perm=[2, 0, 1])", "exact", x=(2, 3, 4)),
+        law("transpose(transpose(x, perm=p), perm=q) = "
+            "transpose(x, perm=[p[q[0]], p[q[1]], p[q[2]]])", "exact",
+            x=(2, 3, 4), p=(1, 2, 0), q=(0, 2, 1)),
+        law("transpose(transpose(x, perm=p), perm=q) = "
+            "transpose(x, perm=[p[q[0]], p[q[1]], p[q[2]], p[q[3]]])", "exact",
+            x=(2, 3, 4, 5), p=(1, 2, 0, 3), q=(0, 2, 3, 1)),
         law("transpose(x, perm=[0, 1]) = x", "exact", x=(2, 3)),
+        law("transpose(x, perm=[0, 1, 2]) = x", "exact", x=(2, 3, 4)),
+        law("transpose(x, perm=[0, 1, 2, 3]) = x", "exact", x=(2, 3, 4, 5)),
         law("transpose(matmul(x, y), perm=[1, 0]) = "
             "matmul(transpose(y, perm=[1, 0]), transpose(x, perm=[1, 0]))", "exact",
             x=(2, 3), y=(3, 4)),
-        law("transpose(add(x, y), perm=[1, 0]) = "
-            "add(transpose(x, perm=[1, 0]), transpose(y, perm=[1, 0]))", "exact",
-            x=(2, 3), y=(2, 3)),
-        law("transpose(mul(x, y), perm=[1, 0]) = "
-            "mul(transpose(x, perm=[1, 0]), transpose(y, perm=[1, 0]))", "exact",
-            x=(2, 3), y=(2, 3)),
-        law("transpose(relu(x), perm=[1, 0]) = relu(transpose(x, perm=[1, 0]))", "exact",
-            x=(2, 3)),
+        law("transpose(mul(x, s), perm=p) = mul(transpose(x, perm=p), s)", "exact",
+            x=(2, 3), s=(), p=(1, 0)),
     )  # fmt: skip
 
     @classmethod
@@ -108,16 +108,16 @@ class Reshape(Op):
         return compute(self.shape, body, "reshape")
 
     axioms = (
-        law("reshape(reshape(x, shape=[3, 4]), shape=[2, 6]) = reshape(x, shape=[2, 6])", "exact",
-            x=(12,)),
-        law("reshape(x, shape=[2, 3]) = x", "exact", x=(2, 3)),
-        law("reshape(add(x, y), shape=[6]) = add(reshape(x, shape=[6]), reshape(y, shape=[6]))",
-            "exact", x=(2, 3), y=(2, 3)),
-        law("reshape(mul(x, y), shape=[6]) = mul(reshape(x, shape=[6]), reshape(y, shape=[6]))",
-            "exact", x=(2, 3), y=(2, 3)),
-        law("reshape(relu(x), shape=[6]) = relu(reshape(x, shape=[6]))", "exact", x=(2, 3)),
+        law("reshape(reshape(x, shape=s), shape=t) = reshape(x, shape=t)", "exact",
+            x=(12,), s=(3, 4), t=(2, 6)),
+        law("reshape(x, shape=shape(x)) = x", "exact", x=(2, 3)),
+        law("reshape(add(x, y), shape=s) = add(reshape(x, shape=s), reshape(y, shape=s))",
+            "exact", when=("shape(x) == shape(y)",), x=(2, 3), y=(2, 3), s=(6,)),
+        law("reshape(mul(x, y), shape=s) = mul(reshape(x, shape=s), reshape(y, shape=s))",
+            "exact", when=("shape(x) == shape(y)",), x=(2, 3), y=(2, 3), s=(6,)),
+        law("reshape(relu(x), shape=s) = relu(reshape(x, shape=s))", "exact", x=(2, 3), s=(6,)),
         law("transpose(x, perm=[0, 2, 1]) = reshape(x, shape=[2, 3, 1])", "exact",
-            when=("the order of axes with extent above 1 is kept",), x=(2, 1, 3)),
+            when=("shape(x) == [2, 1, 3]",), x=(2, 1, 3)),
     )  # fmt: skip
 
     @classmethod
@@ -162,12 +162,12 @@ class Expand(Op):
         return compute(self.shape, lambda *i: broadcast_read(x, i), "expand")
 
     axioms = (
-        law("expand(expand(x, shape=[2, 3]), shape=[4, 2, 3]) = expand(x, shape=[4, 2, 3])",
-            "exact", x=(2, 1)),
-        law("expand(x, shape=[2, 3]) = x", "exact", x=(2, 3)),
-        law("add(x, expand(y, shape=[2, 3])) = add(x, y)", "exact", x=(2, 3), y=(1, 3)),
-        law("mul(x, expand(y, shape=[2, 3])) = mul(x, y)", "exact", x=(2, 3), y=(1, 3)),
-        law("relu(expand(x, shape=[2, 3])) = expand(relu(x), shape=[2, 3])", "exact", x=(2, 1)),
+        law("expand(expand(x, shape=s), shape=t) = expand(x, shape=t)", "exact",
+            x=(2, 1), s=(2, 3), t=(4, 2, 3)),
+        law("expand(x, shape=shape(x)) = x", "exact", x=(2, 3)),
+        law("add(x, expand(y, shape=shape(x))) = add(x, y)", "exact", x=(2, 3), y=(1, 3)),
+        law("mul(x, expand(y, shape=shape(x))) = mul(x, y)", "exact", x=(2, 3), y=(1, 3)),
+        law("relu(expand(x, shape=s)) = expand(relu(x), shape=s)", "exact", x=(2, 1), s=(2, 3)),
     )  # fmt: skip
 
     @classmethod
@@ -269,27 +269,22 @@ class Concat(Op):
         return compute(out.shape, lambda *i: pick(0, len(xs), i), "concat")
 
     axioms = (
-        law("concat(add(a, b), add(c, d), axis=0) = "
-            "add(concat(a, c, axis=0), concat(b, d, axis=0))", "exact",
-            a=(1, 3), b=(1, 3), c=(2, 3), d=(2, 3)),
-        law("concat(mul(a, b), mul(c, d), axis=1) = "
-            "mul(concat(a, c, axis=1), concat(b, d, axis=1))", "exact",
-            a=(2, 1), b=(2, 1), c=(2, 3), d=(2, 3)),
-        law("concat(relu(a), relu(b), axis=0) = relu(concat(a, b, axis=0))", "exact",
-            a=(1, 3), b=(2, 3)),
-        law("concat(concat(a, b, axis=1), concat(c, d, axis=1), axis=0) = "
-            "concat(concat(a, c, axis=0), concat(b, d, axis=0), axis=1)", "exact",
-            a=(2, 3), b=(2, 1), c=(4, 3), d=(4, 1)),
+        law("concat(mul(x, s), mul(y, s), axis=k) = mul(concat(x, y, axis=k), s)", "exact",
+            x=(2, 1), y=(2, 3), s=(), k=1),
+        # Four blocks can be joined by rows or by columns first.
+        law("concat(concat(a, b, axis=j), concat(c, d, axis=j), axis=k) = "
+            "concat(concat(a, c, axis=k), concat(b, d, axis=k), axis=j)", "exact",
+            when=("j != k", "dim(a, j) == dim(c, j)"),
+            a=(2, 3), b=(2, 1), c=(4, 3), d=(4, 1), j=1, k=0),
+        law("concat(concat(a, b, axis=k), c, axis=k) = concat(a, concat(b, c, axis=k), axis=k)",
+            "exact", a=(2, 3), b=(1, 3), c=(4, 3), k=0),
+        law("concat(a, b, c, axis=k) = concat(concat(a, b, axis=k), c, axis=k)",
+            "exact", a=(2, 3), b=(1, 3), c=(4, 3), k=0),
         law("concat(transpose(a, perm=[1, 0]), transpose(b, perm=[1, 0]), axis=0) = "
             "transpose(concat(a, b, axis=1), perm=[1, 0])", "exact", a=(2, 3), b=(2, 1)),
-        law("concat(matmul(a, b), matmul(a, c), axis=1) = matmul(a, concat(b, c, axis=1))", "exact",
-            a=(2, 3), b=(3, 4), c=(3, 1)),
-        law("concat(matmul(a, c), matmul(b, c), axis=0) = matmul(concat(a, b, axis=0), c)", "exact",
-            a=(2, 3), b=(1, 3), c=(3, 4)),
-        law("add(matmul(a, b), matmul(c, d)) = "
-            "matmul(concat(a, c, axis=1), concat(b, d, axis=0))", "real",
-            a=(2, 3), b=(3, 4), c=(2, 5), d=(5, 4)),
-        law("concat(x, axis=0) = x", "exact", x=(2, 3)),
+        law("concat(transpose(a, perm=[1, 0]), transpose(b, perm=[1, 0]), axis=1) = "
+            "transpose(concat(a, b, axis=0), perm=[1, 0])", "exact", a=(2, 3), b=(4, 3)),
+        law("concat(x, axis=k) = x", "exact", x=(2, 3), k=0),
     )  # fmt: skip
 
     @classmethod
@@ -342,6 +337,17 @@ class Split(Op):
     axioms = (
         law("concat(split(x, axis=0, sizes=[2, 1]), axis=0) = x", "exact", x=(3, 4)),
         law("concat(split(x, axis=1, sizes=[1, 2, 1]), axis=1) = x", "exact", x=(3, 4)),
+        law("concat(split(x, axis=k, sizes=z)[0], split(x, axis=k, sizes=z)[1], axis=k) = x",
+            "exact", when=("z[0] + z[1] == dim(x, k)",), x=(3, 4), k=1, z=(1, 3)),
+        law("split(concat(x, y, axis=k), axis=k, sizes=[dim(x, k), dim(y, k)])[0] = x", "exact",
+            x=(2, 3), y=(4, 3), k=0),
+        law("split(concat(x, y, axis=k), axis=k, sizes=[dim(x, k), dim(y, k)])[1] = y", "exact",
+            x=(2, 3), y=(4, 3), k=0),
+        *(
+            law("split(concat(x, y, z, axis=k), axis=k, sizes=[dim(x, k), dim(y, k), "
+                f"dim(z, k)])[{n}] = {part}", "exact", x=(2, 3), y=(4, 3), z=(1, 3), k=0)
+            for n, part in enumerate("xyz")
+        ),
     )  # fmt: skip
 
     @classmethod

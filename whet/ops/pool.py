@@ -21,6 +21,11 @@ from whet.ops.window import Window, reduction_axes
 
 # Attributes of the laws' examples: uneven strides and pads, so that no law holds by symmetry.
 POOL = "kernel=[3, 2], strides=[1, 2], pads=[1, 0, 1, 1], dilations=[1, 1]"
+ANY = "kernel=k, strides=s, pads=p, dilations=d, ceil_mode=m"
+COUNTED = f"{ANY}, count_include_pad=n"
+EXAMPLE: dict[str, Shape | int] = {
+    "k": (3, 2), "s": (1, 2), "p": (1, 0, 1, 1), "d": (1, 1), "m": False,
+}  # fmt: skip
 
 
 def lowest(dtype: DType) -> float | int:
@@ -118,22 +123,28 @@ class MaxPool(Pool):
         return compute(self.infer(x.type).shape, body, "max_pool")
 
     axioms = (
-        law(f"max_pool(relu(x), {POOL}) = relu(max_pool(x, {POOL}))", "exact",
-            when=("every window meets the input",), x=(2, 3, 5, 6)),
-        law(f"max_pool(maximum(x, y), {POOL}) = maximum(max_pool(x, {POOL}), "
-            f"max_pool(y, {POOL}))", "exact", x=(2, 3, 5, 6), y=(2, 3, 5, 6)),
-        law(f"concat(max_pool(x, {POOL}), max_pool(y, {POOL}), axis=1) = "
-            f"max_pool(concat(x, y, axis=1), {POOL})", "exact", x=(2, 3, 5, 6), y=(2, 4, 5, 6)),
-        law(f"concat(max_pool(x, {POOL}), max_pool(y, {POOL}), axis=0) = "
-            f"max_pool(concat(x, y, axis=0), {POOL})", "exact", x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
-        law(f"max_pool(add(x, s), {POOL}) = add(max_pool(x, {POOL}), s)", "exact",
-            x=(2, 3, 5, 6), s=(1, 3, 1, 1)),
+        # A window that lies in the padding as a whole has no largest element.
+        law(f"max_pool(relu(x), {ANY}) = relu(max_pool(x, {ANY}))", "exact",
+            when=("p[0] < k[0]", "p[1] < k[1]", "p[2] < k[0]", "p[3] < k[1]",
+                  "d == [1, 1]", "m == false"), **EXAMPLE, x=(2, 3, 5, 6)),
+        law(f"max_pool(maximum(x, y), {ANY}) = maximum(max_pool(x, {ANY}), "
+            f"max_pool(y, {ANY}))", "exact", when=("shape(x) == shape(y)",), **EXAMPLE,
+            x=(2, 3, 5, 6), y=(2, 3, 5, 6)),
+        law(f"concat(max_pool(x, {ANY}), max_pool(y, {ANY}), axis=1) = "
+            f"max_pool(concat(x, y, axis=1), {ANY})", "exact", **EXAMPLE,
+            x=(2, 3, 5, 6), y=(2, 4, 5, 6)),
+        law(f"concat(max_pool(x, {ANY}), max_pool(y, {ANY}), axis=0) = "
+            f"max_pool(concat(x, y, axis=0), {ANY})", "exact", **EXAMPLE,
+            x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
+        law(f"max_pool(add(x, c), {ANY}) = add(max_pool(x, {ANY}), c)", "exact",
+            when=("shape(c) == [1, dim(x, 1), 1, 1]",), **EXAMPLE,
+            x=(2, 3, 5, 6), c=(1, 3, 1, 1)),
         law(f"max_pool(x, {POOL}) = max_pool(pad(x, -inf, pads=[0, 0, 1, 0, 0, 0, 1, 1]), "
             "kernel=[3, 2], strides=[1, 2], pads=[0, 0, 0, 0], dilations=[1, 1])", "exact",
             x=(2, 3, 5, 6)),
         law("max_pool(x, kernel=[5, 6], strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]) = "
             "reduce_max(x, axes=[2, 3], keepdims=true)", "exact",
-            when=("the kernel is the image",), x=(2, 3, 5, 6)),
+            when=("dim(x, 2) == 5", "dim(x, 3) == 6"), x=(2, 3, 5, 6)),
         # Windows of windows: 2 of 3 in a row span 4, and rows can be pooled before columns.
         law("max_pool(max_pool(x, kernel=[3, 3], strides=[1, 1], pads=[0, 0, 0, 0], "
             "dilations=[1, 1]), kernel=[2, 2], strides=[1, 1], pads=[0, 0, 0, 0], "
@@ -265,34 +276,39 @@ class AvgPool(Pool):
         return {"count_include_pad": bool(rng.integers(2))}
 
     axioms = (
-        law(f"avg_pool(add(x, y), {POOL}) = add(avg_pool(x, {POOL}), avg_pool(y, {POOL}))",
-            "real", x=(2, 3, 5, 6), y=(2, 3, 5, 6)),
-        law(f"avg_pool(mul(x, s), {POOL}) = mul(avg_pool(x, {POOL}), s)", "real",
-            x=(2, 3, 5, 6), s=(1, 3, 1, 1)),
-        law(f"avg_pool(add(x, s), {POOL}) = add(avg_pool(x, {POOL}), s)", "real",
-            when=("count_include_pad is false or there is no padding",),
-            x=(2, 3, 5, 6), s=(1, 3, 1, 1)),
-        law(f"concat(avg_pool(x, {POOL}), avg_pool(y, {POOL}), axis=1) = "
-            f"avg_pool(concat(x, y, axis=1), {POOL})", "exact", x=(2, 3, 5, 6), y=(2, 4, 5, 6)),
-        law(f"concat(avg_pool(x, {POOL}), avg_pool(y, {POOL}), axis=0) = "
-            f"avg_pool(concat(x, y, axis=0), {POOL})", "exact", x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
+        law(f"avg_pool(add(x, y), {COUNTED}) = add(avg_pool(x, {COUNTED}), "
+            f"avg_pool(y, {COUNTED}))", "real", when=("shape(x) == shape(y)",), **EXAMPLE, n=False,
+            x=(2, 3, 5, 6), y=(2, 3, 5, 6)),
+        law(f"avg_pool(mul(x, c), {COUNTED}) = mul(avg_pool(x, {COUNTED}), c)", "real",
+            when=("shape(c) == [1, dim(x, 1), 1, 1]",), **EXAMPLE, n=True,
+            x=(2, 3, 5, 6), c=(1, 3, 1, 1)),
+        law(f"avg_pool(mul(x, c), {COUNTED}) = mul(avg_pool(x, {COUNTED}), c)", "real",
+            **EXAMPLE, n=True, x=(2, 3, 5, 6), c=()),
+        law(f"avg_pool(add(x, c), {COUNTED}) = add(avg_pool(x, {COUNTED}), c)", "real",
+            when=("n == false", "shape(c) == [1, dim(x, 1), 1, 1]"), **EXAMPLE, n=False,
+            x=(2, 3, 5, 6), c=(1, 3, 1, 1)),
+        law(f"concat(avg_pool(x, {COUNTED}), avg_pool(y, {COUNTED}), axis=1) = "
+            f"avg_pool(concat(x, y, axis=1), {COUNTED})", "exact", **EXAMPLE, n=False,
+            x=(2, 3, 5, 6), y=(2, 4, 5, 6)),
+        law(f"concat(avg_pool(x, {COUNTED}), avg_pool(y, {COUNTED}), axis=0) = "
+            f"avg_pool(concat(x, y, axis=0), {COUNTED})", "exact", **EXAMPLE, n=False,
+            x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
         law("avg_pool(x, kernel=[5, 6], strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]) = "
             "reduce_mean(x, axes=[2, 3], keepdims=true)", "real",
-            when=("the kernel is the image",), x=(2, 3, 5, 6)),
+            when=("dim(x, 2) == 5", "dim(x, 3) == 6"), x=(2, 3, 5, 6)),
         # Where all windows count alike, it is a depthwise convolution.
         law(f"avg_pool(x, {POOL}, count_include_pad=true) = "
             "conv(x, expand(0.16666666666666666, shape=[3, 1, 3, 2]), strides=[1, 2], "
             "pads=[1, 0, 1, 1], dilations=[1, 1], groups=3)", "real",
-            when=("count_include_pad or there is no padding", "no window runs over the end"),
-            x=(2, 3, 5, 6)),
+            when=("dim(x, 1) == 3",), x=(2, 3, 5, 6)),
         law(f"avg_pool(x, {POOL}, count_include_pad=true) = "
             "avg_pool(pad(x, 0, pads=[0, 0, 1, 0, 0, 0, 1, 1]), kernel=[3, 2], strides=[1, 2], "
             "pads=[0, 0, 0, 0], dilations=[1, 1])", "exact", x=(2, 3, 5, 6)),
         # Channel mixing commutes with averaging in space.
-        law(f"avg_pool(conv(x, w, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]), {POOL}) "
-            f"= conv(avg_pool(x, {POOL}), w, strides=[1, 1], pads=[0, 0, 0, 0], "
-            "dilations=[1, 1])", "real", when=("the kernel of w is 1x1",),
-            x=(2, 3, 5, 6), w=(4, 3, 1, 1)),
+        law("avg_pool(conv(x, w, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1], groups=g), "
+            f"{COUNTED}) = conv(avg_pool(x, {COUNTED}), w, strides=[1, 1], pads=[0, 0, 0, 0], "
+            "dilations=[1, 1], groups=g)", "real", when=("dim(w, 2) == 1", "dim(w, 3) == 1"),
+            **EXAMPLE, n=True, g=1, x=(2, 3, 5, 6), w=(4, 3, 1, 1)),
     )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class ReduceSum(Reduction):
 
     axioms = (
         law("reduce_sum(add(x, y), axes=[1]) = add(reduce_sum(x, axes=[1]), "
-            "reduce_sum(y, axes=[1]))", "real", when=("shape(x) = shape(y)",),
+            "reduce_sum(y, axes=[1]))", "real", when=("shape(x) == shape(y)",),
             x=(2, 3), y=(2, 3)),
         law("reduce_sum(reduce_sum(x, axes=[2]), axes=[1]) = reduce_sum(x, axes=[1, 2])",
             "real", x=(2, 3, 4)),
@@ -147,7 +147,7 @@ class ReduceMean(Reduction):
 
     axioms = (
         law("reduce_mean(add(x, y), axes=[1]) = add(reduce_mean(x, axes=[1]), "
-            "reduce_mean(y, axes=[1]))", "real", when=("shape(x) = shape(y)",),
+            "reduce_mean(y, axes=[1]))", "real", when=("shape(x) == shape(y)",),
             x=(2, 3), y=(2, 3)),
         law("reduce_mean(reduce_mean(x, axes=[2]), axes=[1]) = reduce_mean(x, axes=[1, 2])",
             "real", x=(2, 3, 4)),

@@ -95,7 +95,7 @@ class DFT(Op):
 
     axioms = (
         law("dft(add(x, y), axis=0, length=4) = add(dft(x, axis=0, length=4), "
-            "dft(y, axis=0, length=4))", "real", when=("shape(x) = shape(y)",),
+            "dft(y, axis=0, length=4))", "real", when=("shape(x) == shape(y)",),
             x=(4, 2), y=(4, 2)),
         law("dft(dft(x, axis=0, length=4), axis=0, length=4, inverse=true) = x", "real",
             when=("length is the extent of the axis",), x=(4, 2)),

@@ -62,8 +62,8 @@ class Softmax(SoftmaxFamily):
         return converted(b, b(Mul(), e, b(Reciprocal(), total)), b.type(x).dtype)
 
     axioms = (
-        law("softmax(add(x, y), axis=1) = softmax(x, axis=1)", "real",
-            when=("y has extent 1 on the axis",), x=(2, 3), y=(2, 1)),
+        law("softmax(add(x, y), axis=k) = softmax(x, axis=k)", "real",
+            when=("dim(y, k) == 1",), x=(2, 3), y=(2, 1), k=1),
         law("softmax(transpose(x, perm=[1, 0]), axis=0) = "
             "transpose(softmax(x, axis=1), perm=[1, 0])", "real", x=(2, 3)),
     )  # fmt: skip

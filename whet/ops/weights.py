@@ -19,6 +19,8 @@ from whet.ir.tensor import Compute, Tensor, compute
 from whet.ops.base import Op, Sample, law, operator, require
 
 STEP = "strides=[2, 1], dilations=[1, 1]"
+# How many zeros stand before a filter w that is enlarged to the kernel k, in steps of x.
+BORDER = tuple(f"(k[{n}] - dim(w, {n + 2})) // 2 * d[{n}]" for n in range(2))
 UNIT = "strides=[1, 1], dilations=[1, 1]"
 
 
@@ -60,28 +62,27 @@ class Enlarge(Op):
 
     axioms = (
         # The padding of the convolution grows with the border; the stride does not matter.
-        law(f"conv(x, w, {STEP}, pads=[0, 1, 1, 0]) = "
-            f"conv(x, enlarge(w, kernel=[3, 3]), {STEP}, pads=[1, 1, 2, 0])", "real",
-            x=(2, 3, 5, 6), w=(4, 3, 1, 3)),
-        law(f"conv(x, w, {STEP}, pads=[0, 1, 1, 0], groups=2) = "
-            f"conv(x, enlarge(w, kernel=[3, 3]), {STEP}, pads=[1, 1, 2, 0], groups=2)", "real",
-            x=(2, 4, 5, 6), w=(6, 2, 1, 3)),
-        law("enlarge(add(w, v), kernel=[3, 3]) = "
-            "add(enlarge(w, kernel=[3, 3]), enlarge(v, kernel=[3, 3]))", "exact",
-            w=(2, 3, 1, 3), v=(2, 3, 1, 3)),
-        law("enlarge(mul(w, s), kernel=[3, 3]) = mul(enlarge(w, kernel=[3, 3]), s)", "real",
-            w=(2, 3, 1, 3), s=()),
-        law("enlarge(concat(w, v, axis=0), kernel=[3, 3]) = "
-            "concat(enlarge(w, kernel=[3, 3]), enlarge(v, kernel=[3, 3]), axis=0)", "exact",
-            w=(2, 3, 1, 3), v=(4, 3, 1, 3)),
-        law("enlarge(concat(w, v, axis=1), kernel=[3, 3]) = "
-            "concat(enlarge(w, kernel=[3, 3]), enlarge(v, kernel=[3, 3]), axis=1)", "exact",
-            w=(2, 3, 1, 3), v=(2, 1, 1, 3)),
+        law("conv(x, enlarge(w, kernel=k), strides=s, pads=p, dilations=d, groups=g) = "
+            f"conv(x, w, strides=s, pads=[p[0] - {BORDER[0]}, p[1] - {BORDER[1]}, "
+            f"p[2] - {BORDER[0]}, p[3] - {BORDER[1]}], dilations=d, groups=g)", "real",
+            x=(2, 4, 5, 6), w=(6, 2, 1, 3), k=(3, 3), s=(2, 1), p=(1, 1, 2, 0), d=(1, 1), g=2),
+        law("enlarge(add(w, v), kernel=k) = add(enlarge(w, kernel=k), enlarge(v, kernel=k))",
+            "exact", when=("shape(w) == shape(v)",), w=(2, 3, 1, 3), v=(2, 3, 1, 3), k=(3, 3)),
+        law("enlarge(mul(w, s), kernel=k) = mul(enlarge(w, kernel=k), s)", "real",
+            w=(2, 3, 1, 3), s=(), k=(3, 3)),
+        law("enlarge(relu(w), kernel=k) = relu(enlarge(w, kernel=k))", "exact",
+            w=(2, 3, 1, 3), k=(3, 3)),
+        law("enlarge(concat(w, v, axis=0), kernel=k) = "
+            "concat(enlarge(w, kernel=k), enlarge(v, kernel=k), axis=0)", "exact",
+            w=(2, 3, 1, 3), v=(4, 3, 1, 3), k=(3, 3)),
+        law("enlarge(concat(w, v, axis=1), kernel=k) = "
+            "concat(enlarge(w, kernel=k), enlarge(v, kernel=k), axis=1)", "exact",
+            w=(2, 3, 1, 3), v=(2, 1, 1, 3), k=(3, 3)),
         law("enlarge(w, kernel=[3, 5]) = pad(w, 0, pads=[0, 0, 1, 1, 0, 0, 1, 1])", "exact",
-            w=(2, 3, 1, 3)),
-        law("enlarge(enlarge(w, kernel=[3, 3]), kernel=[5, 7]) = enlarge(w, kernel=[5, 7])",
-            "exact", w=(2, 3, 1, 3)),
-        law("enlarge(w, kernel=[1, 3]) = w", "exact", w=(2, 3, 1, 3)),
+            when=("dim(w, 2) == 1", "dim(w, 3) == 3"), w=(2, 3, 1, 3)),
+        law("enlarge(enlarge(w, kernel=j), kernel=k) = enlarge(w, kernel=k)",
+            "exact", w=(2, 3, 1, 3), j=(3, 3), k=(5, 7)),
+        law("enlarge(w, kernel=[dim(w, 2), dim(w, 3)]) = w", "exact", w=(2, 3, 1, 3)),
     )  # fmt: skip
 
     @classmethod
@@ -139,22 +140,24 @@ class Regroup(Op):
         return wide.reshape(len(w), -1, *w.shape[2:])
 
     axioms = (
-        law(f"conv(x, w, {STEP}, pads=[1, 0, 1, 2], groups=4) = "
-            f"conv(x, regroup(w, groups=4, merged=2), {STEP}, pads=[1, 0, 1, 2], groups=2)",
-            "real", x=(2, 8, 5, 6), w=(12, 2, 3, 3)),
-        law(f"conv(x, w, {STEP}, pads=[1, 0, 1, 2], groups=4) = "
-            f"conv(x, regroup(w, groups=4, merged=4), {STEP}, pads=[1, 0, 1, 2])",
-            "real", x=(2, 4, 5, 6), w=(4, 1, 3, 3)),
-        law("regroup(add(w, v), groups=4, merged=2) = "
-            "add(regroup(w, groups=4, merged=2), regroup(v, groups=4, merged=2))", "exact",
-            w=(4, 2, 3), v=(4, 2, 3)),
-        law("regroup(mul(w, s), groups=4, merged=2) = mul(regroup(w, groups=4, merged=2), s)",
-            "real", w=(4, 2, 3), s=()),
-        law("regroup(regroup(w, groups=4, merged=2), groups=2, merged=2) = "
-            "regroup(w, groups=4, merged=4)", "exact", w=(8, 3, 3)),
-        law("regroup(enlarge(w, kernel=[3, 3]), groups=2, merged=2) = "
-            "enlarge(regroup(w, groups=2, merged=2), kernel=[3, 3])", "exact", w=(4, 2, 1, 3)),
-        law("regroup(w, groups=2, merged=1) = w", "exact", w=(4, 2, 3)),
+        law("conv(x, w, strides=s, pads=p, dilations=d, groups=g) = conv(x, regroup(w, groups=g, "
+            "merged=m), strides=s, pads=p, dilations=d, groups=g // m)", "real",
+            when=("g % m == 0",),
+            x=(2, 8, 5, 6), w=(12, 2, 3, 3), s=(2, 1), p=(1, 0, 1, 2), d=(1, 1), g=4, m=2),
+        law("regroup(add(w, v), groups=g, merged=m) = "
+            "add(regroup(w, groups=g, merged=m), regroup(v, groups=g, merged=m))", "exact",
+            when=("shape(w) == shape(v)",), w=(4, 2, 3, 1), v=(4, 2, 3, 1), g=4, m=2),
+        law("regroup(mul(w, s), groups=g, merged=m) = mul(regroup(w, groups=g, merged=m), s)",
+            "real", w=(4, 2, 3, 1), s=(), g=4, m=2),
+        law("regroup(relu(w), groups=g, merged=m) = relu(regroup(w, groups=g, merged=m))",
+            "exact", w=(4, 2, 3, 1), g=4, m=2),
+        law("regroup(regroup(w, groups=g, merged=m), groups=g // m, merged=n) = "
+            "regroup(w, groups=g, merged=m * n)", "exact", when=("g % (m * n) == 0",),
+            w=(8, 3, 3, 1), g=4, m=2, n=2),
+        law("regroup(enlarge(w, kernel=k), groups=g, merged=m) = "
+            "enlarge(regroup(w, groups=g, merged=m), kernel=k)", "exact",
+            w=(4, 2, 1, 3), g=2, m=2, k=(3, 3)),
+        law("regroup(w, groups=g, merged=1) = w", "exact", w=(4, 2, 3, 1), g=2),
     )  # fmt: skip
 
     @classmethod
@@ -221,10 +224,14 @@ class PoolWeight(Known):
 
     axioms = (
         # Windows that reach into the padding count it, as the convolution does.
-        law("avg_pool(x, kernel=[3, 2], strides=[1, 2], pads=[1, 0, 1, 1], dilations=[1, 1], "
-            "count_include_pad=true) = conv(x, pool_weight(channels=3, kernel=[3, 2]), "
-            "strides=[1, 2], pads=[1, 0, 1, 1], dilations=[1, 1], groups=3)", "real",
-            when=("no window runs over the end",), x=(2, 3, 5, 6)),
+        law("avg_pool(x, kernel=k, strides=s, pads=p, dilations=d, ceil_mode=false, "
+            "count_include_pad=true) = conv(x, pool_weight(channels=dim(x, 1), kernel=k), "
+            "strides=s, pads=p, dilations=d, groups=dim(x, 1))", "real",
+            x=(2, 3, 5, 6), k=(3, 2), s=(1, 2), p=(1, 0, 1, 1), d=(1, 1)),
+        law("avg_pool(x, kernel=k, strides=s, pads=[0, 0, 0, 0], dilations=d, ceil_mode=false, "
+            "count_include_pad=false) = conv(x, pool_weight(channels=dim(x, 1), kernel=k), "
+            "strides=s, pads=[0, 0, 0, 0], dilations=d, groups=dim(x, 1))", "real",
+            x=(2, 3, 5, 6), k=(3, 2), s=(1, 2), d=(1, 1)),
     )  # fmt: skip
 
     @classmethod
@@ -265,10 +272,10 @@ class ConvIdentity(Known):
         return filters
 
     axioms = (
-        law(f"conv(x, conv_identity(channels=3, kernel=[3, 1]), {UNIT}, pads=[1, 0, 1, 0]) = x",
-            "exact", x=(2, 3, 5, 6)),
-        law("conv(x, enlarge(conv_identity(channels=3, kernel=[1, 1]), kernel=[3, 3]), "
-            f"{UNIT}, pads=[1, 1, 1, 1]) = x", "exact", x=(2, 3, 5, 6)),
+        law(f"conv(x, conv_identity(channels=dim(x, 1), kernel=k), {UNIT}, pads=[k[0] // 2, "
+            "k[1] // 2, k[0] // 2, k[1] // 2], groups=1) = x", "exact", x=(2, 3, 5, 6), k=(3, 1)),
+        law("enlarge(conv_identity(channels=c, kernel=j), kernel=k) = "
+            "conv_identity(channels=c, kernel=k)", "exact", c=3, j=(1, 1), k=(3, 3)),
     )  # fmt: skip
 
     @classmethod
@@ -298,9 +305,13 @@ class MatMulIdentity(Known):
         return np.eye(self.size, dtype=self.dtype.numpy)
 
     axioms = (
-        law("matmul(a, matmul_identity(size=3)) = a", "exact", a=(2, 3)),
-        law("matmul(matmul_identity(size=2), a) = a", "exact", a=(2, 3)),
-        law("matmul(a, transpose(matmul_identity(size=3), perm=[1, 0])) = a", "exact", a=(2, 3)),
+        law("matmul(a, matmul_identity(size=dim(a, 1))) = a", "exact", a=(2, 3)),
+        law("matmul(matmul_identity(size=dim(a, 0)), a) = a", "exact", a=(2, 3)),
+        law(
+            "transpose(matmul_identity(size=n), perm=[1, 0]) = matmul_identity(size=n)",
+            "exact",
+            n=3,
+        ),
     )
 
     @classmethod
@@ -329,11 +340,9 @@ class MulIdentity(Known):
         return np.ones(self.extents, self.dtype.numpy)
 
     axioms = (
-        law("mul(x, mul_identity(extents=[2, 3])) = x", "exact", x=(2, 3)),
-        law("mul(x, concat(mul_identity(extents=[2, 3]), mul_identity(extents=[1, 3]), axis=0)) "
-            "= x", "exact", x=(3, 3)),
-        law("mul(x, transpose(mul_identity(extents=[3, 2]), perm=[1, 0])) = x", "exact",
-            x=(2, 3)),
+        law("mul(x, mul_identity(extents=shape(x))) = x", "exact", x=(2, 3)),
+        law("transpose(mul_identity(extents=[m, n]), perm=[1, 0]) = mul_identity(extents=[n, m])",
+            "exact", m=2, n=3),
     )  # fmt: skip
 
     @classmethod
