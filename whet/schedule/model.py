@@ -159,6 +159,9 @@ def spatial_tiling(s: Spatial, target: Target, threads: int) -> SpatialTiling:
     if windows:
         nv = 1 if windows <= 32 else min(4, max(1, s.columns // lanes))
         px = min(rows, 4 if windows <= 32 else 1)
+    elif _transposes(s):
+        # Square tiles: every line of memory that lanes gather from serves several pixels.
+        nv, px = 1, min(rows, lanes)
     else:
         nv, px = max(1, min(4, s.columns // lanes)), 1
     tiles, panels = -(-rows // px), -(-s.columns // (nv * lanes))
@@ -174,6 +177,15 @@ def spatial_tiling(s: Spatial, target: Target, threads: int) -> SpatialTiling:
         else:
             break
     return SpatialTiling(px, nv, lanes, tiles_per_step, panels_per_step)
+
+
+def _transposes(s: Spatial) -> bool:
+    """True when lanes gather from memory that is contiguous along the pixels instead."""
+    if s.vector is None or s.pixels is None:
+        return False
+    reads = [e for e in subexpressions(s.stage.body) if isinstance(e, Read) and len(e.indices) == 1]
+    forms = [affine(r.indices[0]) for r in reads]
+    return any(f.coefficient(s.vector) > 1 and f.coefficient(s.pixels) == 1 for f in forms)
 
 
 def row_tiling(r: Rows, target: Target, threads: int) -> RowTiling:
