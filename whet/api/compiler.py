@@ -85,8 +85,8 @@ def compile(
     programs.made.append(first)
     if options.engine.name == "interpreter":
         note("no native code generator is installed: the model runs in the interpreter")
-        if seconds:
-            note("the budget is not used: the interpreter has nothing to search for")
+    if seconds:
+        note("the budget is not used: kernels come from the analytic model alone")
     return CompiledModel(
         first, programs, engine=options.engine.name, target=target, numerics=numerics
     )

@@ -1,21 +1,26 @@
 """Engines: what turns a graph into something that runs.
 
-The interpreter is the engine that is always there.  An engine that generates native code is
-another class with the same two members and takes its place in `default_engine`.
+Native code where it can be generated; the interpreter is the engine that is always there.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 
+from whet.core.caching import FileCache
+from whet.core.config import process_config
+from whet.core.errors import UsageError
+from whet.core.target import Target, find_target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
-from whet.runtime.executable import Executable
+from whet.runtime.executable import Executable, own_results
 
 
 class Engine(Protocol):
@@ -49,30 +54,36 @@ class _Interpreted:
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]:
-        results = interpret(self.graph, inputs)
+        results = interpret(self.graph, inputs, round_halves=False)
         if out is None:
-            return _owned(results, inputs)
+            return own_results(results, inputs)
         for target, result in zip(out, results, strict=True):
             np.copyto(target, result, casting="no")
         return tuple(out)
 
 
-def _owned(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The results as contiguous arrays that nobody else holds.
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Runs graphs as machine code that is generated for this machine."""
 
-    An output can be a constant of the graph, an input, a view of one, or another output.
-    """
-    taken = list(inputs)
-    owned: list[Array] = []
-    for result in results:
-        array = np.asarray(result, order="C")
-        if not array.flags.writeable or any(np.may_share_memory(array, t) for t in taken):
-            array = array.copy()
-        owned.append(array)
-        taken.append(array)
-    return tuple(owned)
+    target: Target
+    cache: FileCache
+    name: ClassVar[str] = "native"
+
+    def prepare(self, graph: Graph, threads: int) -> Executable:
+        from whet.build.native import build  # loads LLVM: only when needed
+
+        return build(graph, self.target, threads, self.cache)
 
 
+@functools.cache
 def default_engine() -> Engine:
-    """The best engine that this installation has."""
-    return Interpreter()
+    """The best engine that this installation and this machine allow."""
+    if importlib.util.find_spec("llvmlite") is None:
+        return Interpreter()
+    cache = FileCache(process_config().cache)
+    try:
+        target = find_target("cpu", cache)
+    except UsageError:  # a processor that code generation does not know
+        return Interpreter()
+    return Native(target, cache)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from whet.build.bodies import with_compiled_body
 from whet.build.constants import ConstantStore
 from whet.build.kernels import KernelMaker
-from whet.build.plan import Plan, make_plan
+from whet.build.plan import AnyStep, Plan, Step, make_plan
 from whet.build.report import BuildReport
-from whet.build.segment import Call, NativeSegment, bind_kernel
-from whet.build.segments import NativePiece, cut
+from whet.build.segment import NativeSegment, bind_kernel
+from whet.build.segments import NativePiece, Piece, cut
+from whet.build.split import split_stages
 from whet.codegen.llvm.support import has_code
 from whet.core.caching import FileCache
 from whet.core.config import process_config
@@ -24,6 +25,7 @@ from whet.graph.graph import Constant, Graph, Node, Value
 from whet.graph.passes import expand_composites
 from whet.ops.base import Op
 from whet.ops.scan import Scan
+from whet.runtime.executable import own_results
 
 
 def build(
@@ -42,42 +44,63 @@ class _Builder:
 
     def build(self, graph: Graph) -> NativeExecutable:
         reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
-        while True:
-            pieces = cut(graph, lambda node: node not in reasons)
-            plans = {p: make_plan(p.graph) for p in pieces if isinstance(p, NativePiece)}
-            maker, constants = KernelMaker(self.target, self.threads), ConstantStore()
-            drafts: dict[NativePiece, list[Call]] = {}
-            refused = dict(reasons)
-            for piece, plan in plans.items():
-                drafts[piece] = []
-                for step in plan.steps:
-                    try:
-                        kernel = maker.make(step)
-                    except NoCodeError as error:
-                        assert step.nodes, error
-                        refused.update({piece.origin[n]: error.message for n in step.nodes})
-                    else:
-                        drafts[piece].append(bind_kernel(kernel, step, constants))
-            if len(refused) == len(reasons):
-                break
-            reasons = refused
+        maker = KernelMaker(self.target, self.threads)
+        pieces, plans, refused = self.plan(graph, reasons, maker)
+        while refused:
+            # What has no code runs on its own, and what is around it is planned anew.
+            reasons |= refused
+            pieces, plans, refused = self.plan(graph, reasons, maker)
+        constants = ConstantStore()
         steps: list[NativeStep | LoneStep] = []
         for piece in pieces:
             if isinstance(piece, NativePiece):
-                segment = self.segment(plans[piece], drafts[piece], constants, maker)
+                plan = plans[piece]
+                calls = [bind_kernel(maker.make(step), step, constants) for step in plan.steps]
+                segment = NativeSegment(plan, calls, constants, maker, self.cache)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 op = with_compiled_body(piece.node, self.compile_body)
                 steps.append(LoneStep(op, piece.node))
         return NativeExecutable(graph, tuple(steps), reasons, constants, maker)
 
-    def segment(
-        self, plan: Plan, calls: Sequence[Call], constants: ConstantStore, maker: KernelMaker
-    ) -> NativeSegment:
-        return NativeSegment(plan, calls, constants, maker, self.cache)
+    def plan(
+        self, graph: Graph, reasons: Mapping[Node, str], maker: KernelMaker
+    ) -> tuple[tuple[Piece, ...], dict[NativePiece, Plan], dict[Node, str]]:
+        """The pieces of the graph, the plans of the native ones, and nodes without code."""
+        pieces = cut(graph, lambda node: node not in reasons)
+        plans: dict[NativePiece, Plan] = {}
+        refused: dict[Node, str] = {}
+        for piece in pieces:
+            if not isinstance(piece, NativePiece):
+                continue
+            plan = make_plan(piece.graph)
+            steps: list[AnyStep] = []
+            for step in plan.steps:
+                try:
+                    steps += possible_steps(step, maker)
+                except NoCodeError as error:
+                    if not step.nodes:
+                        raise
+                    refused.update({piece.origin[n]: error.message for n in step.nodes})
+            plans[piece] = replace(plan, steps=tuple(steps))
+        return pieces, plans, refused
 
     def compile_body(self, graph: Graph) -> NativeExecutable:
         return self.build(expand_composites(graph))
+
+
+def possible_steps(step: AnyStep, maker: KernelMaker) -> list[AnyStep]:
+    """The step if it has a kernel, else its stages one by one; NoCodeError if these have none."""
+    try:
+        maker.make(step)
+        return [step]
+    except NoCodeError:
+        parts = split_stages(step) if isinstance(step, Step) else []
+        if len(parts) < 2:
+            raise
+    for part in parts:
+        maker.make(part)
+    return [*parts]
 
 
 def why_not_native(node: Node) -> str | None:
@@ -169,22 +192,6 @@ class NativeExecutable:
                 results = step.op.run_reference(tuple(read(v) for v in step.node.inputs))
                 env.update(zip(step.node.results, results))
         return own_results([read(v) for v in self.graph.outputs], inputs)
-
-
-def own_results(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
-    """The results as contiguous arrays that nobody else holds.
-
-    An output can be a constant of the graph, an input, a view of one, or another output.
-    """
-    taken = list(inputs)
-    owned: list[Array] = []
-    for result in results:
-        array = np.asarray(result, order="C")
-        if not array.flags.writeable or any(np.may_share_memory(array, t) for t in taken):
-            array = array.copy()
-        owned.append(array)
-        taken.append(array)
-    return tuple(owned)
 
 
 def _are_separate(out: Sequence[Array], inputs: Sequence[Array]) -> bool:

@@ -104,14 +104,8 @@ class NativeSegment:
         arrays = [a if a.flags.c_contiguous and a.flags.aligned else np.array(a, order="C")
                   for a in inputs]  # fmt: skip
         results = out if out is not None else [np.empty(s, d) for s, d in self._outputs]
-        pointers = context.pointers
-        number = 0
-        for array in arrays:
-            pointers[number] = address_of(array)
-            number += 1  # noqa: SIM113 - goes on below
-        for array in results:
-            pointers[number] = address_of(array)
-            number += 1  # noqa: SIM113
+        for number, array in enumerate((*arrays, *results)):
+            context.pointers[number] = address_of(array)
         self.threads.apply()
         self.entry(context.table_address, context.pointers_address)
         self.contexts.append(context)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from whet.core.types import Array
 
 
@@ -19,3 +21,19 @@ class Executable(Protocol):
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]: ...
+
+
+def own_results(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """The results as contiguous arrays that nobody else holds.
+
+    An output can be a constant of the graph, an input, a view of one, or another output.
+    """
+    taken = list(inputs)
+    owned: list[Array] = []
+    for result in results:
+        array = np.asarray(result, order="C")
+        if not array.flags.writeable or any(np.may_share_memory(array, t) for t in taken):
+            array = array.copy()
+        owned.append(array)
+        taken.append(array)
+    return tuple(owned)

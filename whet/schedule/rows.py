@@ -45,8 +45,15 @@ class Rows:
 def find_rows(task: Task) -> Rows | None:
     """The task as stages over common rows, or None."""
     found = tuple(t for t in stages(task.outputs) if isinstance(t, Compute))
+    if any(_finds_positions(stage) for stage in found):
+        return None  # arg-reductions carry two values per lane, which only the spatial sketch does
     rank = common_rows(found)
     return None if rank is None else Rows(task, found, rank)
+
+
+def _finds_positions(stage: Compute) -> bool:
+    terms = subexpressions(stage.body)
+    return any(isinstance(e, Reduce) and e.kind.startswith("arg") for e in terms)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from whet.codegen.llvm.conversion import convert
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type
-from whet.codegen.llvm.support import no_code, require_code
-from whet.core.dtypes import bool_, f32, i32
+from whet.codegen.llvm.support import no_code
+from whet.core.dtypes import bool_, compute_dtype, f32, i32
 
 Rule = Callable[..., Operand]
 
@@ -31,7 +32,9 @@ def call(f: FunctionWriter, name: str, args: Sequence[Operand]) -> Operand:
     lanes = max(a.lanes for a in args)
     args = [f.splat(a, lanes) for a in args]
     dtype = args[0].dtype
-    require_code(not dtype.is_float or dtype.bits >= 32, f"{name} of {dtype}")
+    if compute_dtype(dtype) != dtype:
+        result = call(f, name, [convert(f, a, f32) for a in args])
+        return convert(f, result, dtype) if result.dtype is f32 else result
     if dtype is f32 and name in _POLYNOMIALS:
         return _POLYNOMIALS[name](f, *args)
     if dtype.is_float:
@@ -93,13 +96,44 @@ def minimum_or_maximum(f: FunctionWriter, name: str, a: Operand, b: Operand) -> 
 
 def _library(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
     """A call of the C library for each lane."""
+    return _per_lane(f, name + ("f" if args[0].dtype is f32 else ""), args)
+
+
+def _per_lane(f: FunctionWriter, symbol: str, args: list[Operand]) -> Operand:
+    """A function of scalars applied to each lane."""
     dtype, lanes = args[0].dtype, args[0].lanes
-    symbol = name + ("f" if dtype is f32 else "")
     if not lanes:
         return f.call(symbol, dtype, 0, *args)
     return f.pack(
         [f.call(symbol, dtype, 0, *(f.extract(a, n) for a in args)) for n in range(lanes)]
     )
+
+
+def _define_power(f: FunctionWriter, kind: str) -> str:
+    """The name of x**y for integers with y >= 0, by repeated squaring; it wraps around."""
+    name = f"whet_power_{kind}"
+    text = f"""define internal {kind} @{name}({kind} %x, {kind} %y) nounwind {{
+start:
+  br label %test
+test:
+  %base = phi {kind} [ %x, %start ], [ %square, %body ]
+  %rest = phi {kind} [ %y, %start ], [ %half, %body ]
+  %total = phi {kind} [ 1, %start ], [ %next, %body ]
+  %done = icmp eq {kind} %rest, 0
+  br i1 %done, label %end, label %body
+body:
+  %odd = trunc {kind} %rest to i1
+  %more = mul {kind} %total, %base
+  %next = select i1 %odd, {kind} %more, {kind} %total
+  %square = mul {kind} %base, %base
+  %half = lshr {kind} %rest, 1
+  br label %test
+end:
+  ret {kind} %total
+}}"""
+    if text not in f.module.functions:
+        f.module.functions.append(text)
+    return name
 
 
 def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
@@ -130,6 +164,8 @@ def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
             return _shifted(f, name, x, y)
         case "truncdiv" | "truncmod" | "floordiv" | "mod":
             return _divided(f, name, x, y)
+        case "pow":
+            return _per_lane(f, _define_power(f, llvm_type(x.dtype)), args)
         case "floor" | "ceil" | "round" | "trunc":
             return x
     no_code(f"{name} of {x.dtype}")
@@ -180,6 +216,8 @@ def _divided(f: FunctionWriter, name: str, x: Operand, y: Operand) -> Operand:
 
 def reduce_lanes(f: FunctionWriter, kind: str, vector: Operand) -> Operand:
     """Sum, product, maximum or minimum of a vector's lanes."""
+    if compute_dtype(vector.dtype) != vector.dtype:
+        return convert(f, reduce_lanes(f, kind, convert(f, vector, f32)), vector.dtype)
     bits = f"v{vector.lanes}{'f' if vector.dtype.is_float else 'i'}{vector.dtype.bits}"
     if kind in ("sum", "prod") and vector.dtype.is_float:
         start = literal(0 if kind == "sum" else 1, vector.dtype)

@@ -15,7 +15,7 @@ from whet.codegen.llvm.indexing import IndexWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type, memory_type
 from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import no_code, require_code
-from whet.core.dtypes import bool_, i64
+from whet.core.dtypes import bool_, compute_dtype, f32, i64
 from whet.core.errors import check
 from whet.ir.affine import Affine, affine, substitute
 from whet.ir.expr import (
@@ -30,6 +30,7 @@ from whet.ir.expr import (
     Reinterpret,
     Select,
     as_expr,
+    cast,
 )
 from whet.ir.program import Buffer
 
@@ -149,7 +150,7 @@ class ValueWriter(IndexWriter):
         """Ask for the line of an element, to be kept in all caches."""
         pointer = self.pointer(buffer, self.address_form(buffer, indices), self.here)
         self.f.module.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
-        self.f.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+        self.f.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 
     def forget(self, buffer: Buffer) -> None:
         """Loads of a buffer that has been written are stale from here on."""
@@ -230,6 +231,8 @@ class ValueWriter(IndexWriter):
         op, dtype = e.op, e.left.dtype
         if op in ("and", "or"):
             return self.f.binary(op, self.value(e.left), self.under_condition(e.right))
+        if compute_dtype(dtype) != dtype:
+            return self.half_precision(e)
         if op == "add" and dtype.is_float:
             fused = self.multiply_add(e)
             if fused is not None:
@@ -246,6 +249,11 @@ class ValueWriter(IndexWriter):
         if dtype.is_integer and op in _INT_OPCODES:
             return self.f.binary(_INT_OPCODES[op], a, b)
         return mathlib.call(self.f, op, [a, b])
+
+    def half_precision(self, e: Binary) -> Operand:
+        """Arithmetic and comparison of half precision: in f32, rounded once."""
+        wide = Binary(e.op, cast(e.left, f32), cast(e.right, f32))
+        return conversion.convert(self.f, self.value(wide), e.dtype)
 
     def multiply_add(self, e: Binary) -> Operand | None:
         """a * b + c in one rounding where the machine can, as every BLAS does."""
