@@ -1,4 +1,4 @@
-"""The interpreter: values, memory, and the precise mode."""
+"""The interpreter: values, memory, and the types in which values are carried."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from whet.core.dtypes import bf16, f16, f32, f64, i32
+from whet.core.dtypes import bf16, f16, f32, f64, i16, i32
 from whet.core.errors import UsageError
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
@@ -114,3 +114,33 @@ def test_precise_mode_agrees_for_every_operator(sample: Sample) -> None:
         np.testing.assert_allclose(
             plain.astype(np.float64), precise.astype(np.float64), rtol=0.02, atol=0.02
         )
+
+
+def test_halves_are_rounded_by_casts_and_outputs_alone() -> None:
+    """(x + 1) - 1 loses a small x where the sum is rounded."""
+    b = GraphBuilder()
+    x = b.input("x", TensorType((2,), f16))
+    one = b.constant(np.array(1, np.float16))
+    total = b.one(REGISTRY["add"](), x, one)
+    kept = b.one(REGISTRY["sub"](), total, one)
+    wide = b.one(REGISTRY["cast"](f32), total)
+    again = b.one(REGISTRY["cast"](f32), b.one(REGISTRY["cast"](f16), wide))
+    bits = b.one(REGISTRY["bitcast"](i16), total)
+    graph = Graph((x,), (kept, again, bits), ("kept", "again", "bits"))
+    data = np.array([2.0**-14, 2.0**-13], np.float16)
+    for arrays in (interpret(graph, [data]), interpret(graph, [data], round_halves=False)):
+        assert [a.dtype for a in arrays] == [np.float16, np.float32, np.int16]
+        assert arrays[1].tolist() == [1, 1]
+        assert arrays[2].tolist() == [0x3C00, 0x3C00]
+    assert interpret(graph, [data])[0].tolist() == [0, 0]
+    assert interpret(graph, [data], round_halves=False)[0].tolist() == data.tolist()
+
+
+def test_halves_that_overflow_between_operators_may_come_back() -> None:
+    b = GraphBuilder()
+    x = b.input("x", TensorType((1,), f16))
+    square = b.one(REGISTRY["mul"](), x, x)
+    graph = Graph((x,), (square, b.one(REGISTRY["sqrt"](), square)), ("square", "root"))
+    square, root = interpret(graph, [np.array([300], np.float16)], round_halves=False)
+    assert square.tolist() == [np.inf]
+    assert root.tolist() == [300]

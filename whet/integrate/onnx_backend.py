@@ -42,7 +42,7 @@ def _by_position(names: Sequence[str], initial: set[str], inputs: Sequence[Any])
 
 
 def _execute(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    return interpret(graph, arrays)
+    return interpret(graph, arrays, round_halves=False)
 
 
 class WhetBackend(Backend):
