@@ -35,12 +35,16 @@ class Worker:
         # NumPy's BLAS has a thread pool of its own, sized from the environment.
         environment = os.environ | {"OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, runtime, _HOME],
+            self.command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             env=environment,
         )
+
+    def command(self) -> list[str]:
+        """What starts the process, which then serves frames on its standard streams."""
+        return [sys.executable, "-P", "-c", _START, self.runtime, _HOME]
 
     def load(
         self, model: str, inputs: Mapping[str, Array], *, budget: float = 0.0,
