@@ -89,7 +89,8 @@ class Tiling:
     """The holes: rows and vectors of a tile, lanes, tiles per block, panels per chunk.
 
     `unroll` repeats the innermost loop; `pack` copies a tile's rows next to each other first,
-    which pays when they would fall into the same sets of the cache.
+    which pays when they would fall into the same sets of the cache; `pack_b` copies b into
+    panels although it could be read where it lies.
     """
 
     mr: int
@@ -99,6 +100,7 @@ class Tiling:
     panels_per_chunk: int
     unroll: int = 1
     pack: int = 0
+    pack_b: int = 0
 
     @property
     def width(self) -> int:
@@ -191,7 +193,7 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     known: dict[Buffer, Tensor] = {}
     before: tuple[Stmt, ...] = ()
     workspace: tuple[Buffer, ...] = ()
-    if c.b_is_constant or not c.b_is_contiguous or t.width > c.columns:
+    if c.b_is_constant or not c.b_is_contiguous or t.pack_b or t.width > c.columns:
         position = (*(env[x] for x in c.outer), panel, *k_vars.values(), v * t.lanes + lane)
         packed = pack_panels(c, t.width)
         store = Buffer("panels", packed.shape, packed.dtype)

@@ -63,6 +63,10 @@ def contraction_costs(
     a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / 48.0,
                       a_bytes * panels / 24.0) * c.batch  # fmt: skip
     work = work * _conflict_factor(c, mr, target)
+    if not c.b_is_constant:
+        copied = holes["pack_b"] if c.b_is_contiguous else np.ones_like(mr)
+        # Read in place, every step of the loop touches another line and soon another page.
+        work = np.where(copied, work + c.batch * c.depth * c.columns * 0.5, work * 1.3)
     steps = c.batch * blocks * chunks
     share = np.ceil(steps / threads) / (steps / threads)
     return ((work + spill + a_cost * 0.25) * share / threads) / GHZ + steps * 40.0 / threads
@@ -101,17 +105,17 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     if lanes < c.columns < full:
         lanes *= 2  # one vector with idle lanes instead of two that overlap
     registers = target.vector_registers
-    rows = []
+    copies = (0, 1) if c.b_is_contiguous and not c.b_is_constant else (0,)
+    rows: list[tuple[int, ...]] = []
     for mr in range(1, min(c.rows, 16) + 1):
         for nv in range(1, 7):
             if mr * nv + nv + 1 > registers or (nv > 1 and nv * lanes > c.columns):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
             for tpb in _spread(tiles):
-                for ppc in _spread(panels):
-                    rows.append((mr, nv, lanes, tpb, ppc))
+                rows += [(mr, nv, lanes, tpb, ppc, pb) for ppc in _spread(panels) for pb in copies]
     table = np.array(rows, dtype=np.int64).T
-    names = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk")
+    names = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk", "pack_b")
     return dict(zip(names, table))
 
 
