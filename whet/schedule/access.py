@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whet.ir.affine import Affine, affine, combine, interval, rebuild
-from whet.ir.expr import Axis, Expr, Read, Select
+from whet.ir.expr import Axis, Expr, Read, Reduce, Select
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Tensor
 from whet.tasks.guards import conjuncts, is_bounds_check, is_guard
@@ -49,23 +49,29 @@ def extents_of(stage: Compute) -> dict[Expr, int]:
 def flatten_accesses(stage: Compute, task: Task) -> Expr:
     """The body with every boundary read as a read of flat memory.
 
-    Reads that stay under a condition keep their indices, so that code generation can clamp
-    them; all others are reads of a one-dimensional buffer at a linear address.
+    Reads that need the condition they stand under keep their indices, so that code generation
+    can clamp them; all others are reads of a one-dimensional buffer at a linear address.
     """
     extents = extents_of(stage)
 
     def change(e: Expr) -> Expr | None:
-        if isinstance(e, Select) and isinstance(e.then, Read):
-            if guard_is_needless(e, task, extents):
-                return change(e.then)
         if isinstance(e, Select):
-            return map_expr(e, lambda r: keep_indices(r, task))
+            needless = guard_is_needless(e, task, extents)
+            return change(e.then) if needless else map_expr(e, under_condition)
         if isinstance(e, Read) and e.tensor in task.buffers:
             buffer = task.buffers[e.tensor]
             # An index may itself be read from memory (a gather).
             indices = tuple(map_expr(i, change) for i in e.indices)
             return Read(flat_buffer(buffer), (address_form(buffer, indices).expr(),))
         return None
+
+    def under_condition(e: Expr) -> Expr | None:
+        if isinstance(e, Reduce):
+            # Computed in any case, before something chooses between its uses.
+            return map_expr(e, change)
+        if isinstance(e, Read) and stays_within(e, ((0, 0),) * len(e.indices), extents):
+            return change(e)
+        return keep_indices(e, task)
 
     return map_expr(stage.body, change)
 
@@ -99,7 +105,11 @@ def guard_is_needless(e: Select, task: Task, extents: dict[Expr, int]) -> bool:
         return False
     if not all(is_bounds_check(c, read) for c in conjuncts(e.condition)):
         return False
-    border = border_of(read.tensor, task)
+    return stays_within(read, border_of(read.tensor, task), extents)
+
+
+def stays_within(read: Read, border: Border, extents: dict[Expr, int]) -> bool:
+    """True when no index can leave the tensor by more than the border."""
     for index, extent, (low, high) in zip(read.indices, read.tensor.shape, border):
         bounds = interval(index, extents)
         if bounds is None or bounds[0] < -low or bounds[1] >= extent + high:
