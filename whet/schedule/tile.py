@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whet.core.dtypes import DType
 from whet.ir.expr import Expr, Var, const
 from whet.ir.program import Allocate, Buffer, Stmt, Store, substitute_block
 from whet.schedule.nest import loop

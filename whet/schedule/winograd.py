@@ -134,21 +134,23 @@ def find_winograd(task: Task) -> Winograd | None:
         return None
     if any(a not in in_image or a in in_weight for a in others):
         return None
-    pairs: dict[Axis, Axis] = {}
-    shifts: dict[Axis, Axis] = {}
+    moved: dict[Axis, Axis] = {}
     for k in reduce.axes:
-        for s in reversed(others):
-            if s not in pairs and s not in shifts and moves_together(image, s, k):
-                suits = k.extent == TAPS and s.extent >= 2 and k in in_weight
-                (pairs if suits and len(pairs) < 2 else shifts)[s] = k
+        for s in others:
+            if s not in moved and moves_together(image, s, k):
+                moved[s] = k
                 break
-    taken = {*pairs.values(), *shifts.values()}
+    # Of more than two, the longest: there the ragged last tile matters least.
+    suited = [s for s, k in moved.items() if k.extent == TAPS and s.extent > 1 and k in in_weight]
+    paired = sorted(suited, key=lambda s: s.extent)[-2:]
+    pairs = tuple((s, moved[s]) for s in others if s in paired)
+    shifts = {s: k for s, k in moved.items() if s not in paired}
+    taken = set(moved.values())
     depth = _contiguous_last([k for k in reduce.axes if k not in taken], image)
     if not pairs or depth is None:
         return None
-    batch = tuple(s for s in others if s not in pairs)
-    in_order = tuple((s, pairs[s]) for s in others if s in pairs)
-    return Winograd(task, stage, reduce, image, weight, vector, in_order, batch, shifts, depth)
+    batch = tuple(s for s in others if s not in paired)
+    return Winograd(task, stage, reduce, image, weight, vector, pairs, batch, shifts, depth)
 
 
 def _tensors(stage: Compute) -> list[Tensor]:
@@ -197,39 +199,40 @@ def _contiguous_last(axes: list[Axis], image: Expr) -> tuple[Axis, ...] | None:
 
 # ------------------------------------------------------------------------------------- weights
 def pack_filters(w: Winograd, m: int, width: int) -> Compute:
-    """The transformed weights as [xi, panel, reduced..., column within the panel].
+    """The transformed weights as [point per pair..., panel, reduced..., column in the panel].
 
     One kernel axis after the other, in double precision: G g first, then (G g) G^T.
     """
-    panels = -(-w.columns // width)
     reduced = (*w.shifts.values(), *w.depth)
-    taps = [Axis(k.name, k.extent) for _, k in w.pairs]
-    inner = [Axis("panel", panels), *(Axis(k.name, k.extent) for k in reduced), Axis("j", width)]
-    column = last_moved_back(inner[0], width, w.columns) + inner[-1]
+    panel, j = Axis("panel", -(-w.columns // width)), Axis("j", width)
+    inner = (panel, *(Axis(k.name, k.extent) for k in reduced), j)
+    column = last_moved_back(panel, width, w.columns) + j
     env: dict[Expr, Expr] = {w.vector: column, **dict(zip(reduced, inner[1:-1]))}
     table = matrices(m).filter
-    before: Compute | None = None
+    taps: tuple[Axis, ...] = tuple(Axis(k.name, k.extent) for _, k in w.pairs)
+    points: tuple[Axis, ...] = ()
+    stage: Compute | None = None
     for n, (_, kernel) in enumerate(w.pairs):
-        points = Axis("xi", len(table) ** (n + 1))
+        point = Axis(f"xi{n}", len(table))
+        later: dict[Expr, Expr] = dict(zip((k for _, k in w.pairs[n + 1 :]), taps[n + 1 :]))
         total: Expr = const(0, f64)
-        for tap in range(kernel.extent):
-            rest = dict(zip((k for _, k in w.pairs[n + 1 :]), taps[n + 1 :]))
-            if before is None:
-                value = cast(substitute(w.weight, {**env, kernel: as_expr(tap), **rest}), f64)
+        for tap in range(TAPS):
+            if stage is None:
+                value = cast(substitute(w.weight, {**env, kernel: as_expr(tap), **later}), f64)
             else:
-                value = before[(points // len(table), *inner, as_expr(tap), *taps[n + 1 :])]
-            total = total + _chosen(points % len(table), table[:, tap]) * value
-        axes = (points, *inner, *taps[n + 1 :])
-        before = Compute(f"filters{n}", axes, total)
-    assert before is not None
-    return Compute("filters", before.axes, cast(before.body, w.reduce.dtype))
+                value = stage[(*points, *inner, as_expr(tap), *taps[n + 1 :])]
+            total = total + _chosen(point, list(map(float, table[:, tap]))) * value
+        points = (*points, point)
+        stage = Compute(f"filters{n}", (*points, *inner, *taps[n + 1 :]), total)
+    assert stage is not None
+    return Compute("filters", stage.axes, cast(stage.body, w.reduce.dtype))
 
 
 def _chosen(index: Expr, values: Sequence[float]) -> Expr:
     """The value with the given number."""
-    result: Expr = const(float(values[-1]), f64)
+    result: Expr = const(values[-1], f64)
     for n, value in reversed(list(enumerate(values[:-1]))):
-        result = select(index < n + 1, const(float(value), f64), result)
+        result = select(index < n + 1, const(value, f64), result)
     return result
 
 
@@ -347,8 +350,10 @@ class _Lowering:
         self.rows_in = self.per_image * math.prod(a.extent for a in self.positions)
         self.rows_out = self.per_image * math.prod(a.extent for a in w.batch)
         packed = pack_filters(w, t.m, t.width)
-        self.known: dict[Buffer, Tensor] = {Buffer("u", packed.shape, packed.dtype): packed}
-        (self.filters,) = self.known
+        # The same memory with all points as one axis.
+        shape = (self.points, *packed.shape[len(w.pairs) :])
+        self.filters = Buffer("u", shape, packed.dtype)
+        self.known: dict[Buffer, Tensor] = {self.filters: packed}
 
     def kernel(self, name: str) -> Kernel:
         w = self.w
@@ -393,7 +398,7 @@ class _Lowering:
         p, row, xi, jj = Var("p"), Var("row"), Var("xi"), Var("jj")
         tile = last_moved_back(p, t.block, self.rows_out) + row
         where = split_index(tile, [*w.batch, *self.tiles])
-        inside = {**where, **{new: where[old] for new, old in zip(self.positions, w.batch)}}
+        inside = where | {new: where[old] for new, old in zip(self.positions, w.batch)}
         panels = -(-w.columns // t.width)
         multiply = self.products(v, m, xi, jj, t.block)
         steps = (
@@ -413,6 +418,10 @@ class _Lowering:
             for tile, (s, _) in zip(self.tiles, self.w.pairs)
         ]
 
+    def within(self, starts: Sequence[Expr], at: Sequence[int]) -> dict[Expr, Expr]:
+        """The position on the paired output axes of one element of a tile."""
+        return {s: start + n for (s, _), start, n in zip(self.w.pairs, starts, at)}
+
     def input_tile(self, where: dict[Expr, Expr], v: Buffer, row: Expr) -> Stmt:
         """V of one tile."""
         w = self.w
@@ -426,17 +435,16 @@ class _Lowering:
             **{old: where[new] for old, new in zip(w.batch, self.positions)},
             **{k: as_expr(0) for _, k in w.pairs},
             **{k: as_expr(0) for k in w.shifts.values()},
-            **variables,
             last: first + registers.lane,
         }
+        env.update(variables)
         channel: Expr = as_expr(0)
         for axis in w.depth:
             channel = channel * axis.extent + env[axis]
         starts = self.starts(where)
 
         def load(at: tuple[int, ...]) -> Expr:
-            position = {s: start + n for (s, _), start, n in zip(w.pairs, starts, at)}
-            return substitute(w.image, {**env, **position})
+            return substitute(w.image, env | self.within(starts, at))
 
         def finish(at: tuple[int, ...], value: Expr) -> Stmt:
             return Store(v, (self.point(at), row * w.channels + channel), value)
@@ -447,27 +455,41 @@ class _Lowering:
         return nest
 
     def products(self, v: Buffer, m: Buffer, xi: Expr, panel: Expr, rows: int) -> Stmt:
-        """M of one point and panel for all rows."""
+        """M of one point and panel for all rows.
+
+        Where reduced axes move along the batch, its positions are loops of their own: the rows
+        of a tile then lie at equal distances, in V as well as in M.
+        """
         w, t = self.w, self.t
+        outer = {a: Var(f"b{n}") for n, a in enumerate(w.batch)} if w.shifts else {}
+        rows = self.per_image if w.shifts else rows
         tile = RegisterTile(min(t.mr, rows), t.nv, t.lanes)
         io = Var("io")
         row = last_moved_back(io, tile.mr, rows) + tile.i
         column = last_moved_back(panel, t.width, w.columns) + tile.column
         reduced = {k: Var(f"k{n}") for n, k in enumerate((*w.shifts.values(), *w.depth))}
+        row_in: Expr = as_expr(0)
+        row_out: Expr = as_expr(0)
+        for (axis, var), longer in zip(outer.items(), self.positions):
+            moved = var + reduced[w.shifts[axis]] if axis in w.shifts else var
+            row_in, row_out = row_in * longer.extent + moved, row_out * axis.extent + var
+        row_in, row_out = row_in * rows + row, row_out * rows + row
         channel: Expr = as_expr(0)
         for axis in w.depth:
             channel = channel * axis.extent + reduced[axis]
-        a = v[xi, self.row_in(row, reduced) * w.channels + channel]
-        b = self.filters[(xi, panel, *reduced.values(), tile.column)]
-        body = tile.multiply(
-            a,
-            b,
+        hints = self.next_panel(xi, panel, list(reduced.values())) if t.prefetch else []
+        nest: Stmt = tile.multiply(
+            v[xi, row_in * w.channels + channel],
+            self.filters[(xi, panel, *reduced.values(), tile.column)],
             [(var, k.extent) for k, var in reduced.items()],
-            lambda value: Store(m, (xi, row * w.columns + column), value),
+            lambda value: Store(m, (xi, row_out * w.columns + column), value),
             t.unroll,
-            self.next_panel(xi, panel, list(reduced.values())) if t.prefetch else (),
+            hints,
         )
-        return loop(io, -(-rows // tile.mr), body)
+        nest = loop(io, -(-rows // tile.mr), nest)
+        for axis, var in reversed(outer.items()):
+            nest = loop(var, axis.extent, nest)
+        return nest
 
     def next_panel(self, xi: Expr, panel: Expr, reduced: Sequence[Expr]) -> list[Stmt]:
         """Hints for what follows the present position one panel later; panels lie in a row."""
@@ -476,20 +498,6 @@ class _Lowering:
             Prefetch(self.filters, (xi, panel + 1, *reduced, as_expr(n)))
             for n in range(0, self.t.width, per_line)
         ]
-
-    def row_in(self, row: Expr, reduced: dict[Axis, Var]) -> Expr:
-        """The row of V that a row of M needs, which reduced axes may move along the batch."""
-        w = self.w
-        if not w.shifts:
-            return row
-        where = split_index(row, [*w.batch, *self.tiles])
-        index: Expr = as_expr(0)
-        for axis, longer in zip(w.batch, self.positions):
-            moved = where[axis] + reduced[w.shifts[axis]] if axis in w.shifts else where[axis]
-            index = index * longer.extent + moved
-        for tile in self.tiles:
-            index = index * tile.extent + where[tile]
-        return index
 
     def output_tile(self, where: dict[Expr, Expr], m: Buffer, row: Expr) -> Stmt:
         """The outputs of one tile, through the epilogue."""
@@ -505,8 +513,7 @@ class _Lowering:
             return m[self.point(at), row * w.columns + column]
 
         def finish(at: tuple[int, ...], value: Expr) -> Stmt:
-            position = {s: start + n for (s, _), start, n in zip(w.pairs, starts, at)}
-            known = {**env, **position}
+            known = env | self.within(starts, at)
             result = map_expr(w.stage.body, lambda e: value if e is w.reduce else None)
             store = Store(
                 w.stage.target, (substitute(w.stage.address, known),), substitute(result, known)

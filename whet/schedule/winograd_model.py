@@ -1,0 +1,174 @@
+"""What a Winograd schedule should cost, to be compared with the direct one.
+
+Times are in nanoseconds, as in `model`.  The products are priced like any register tile.  On
+top come the two transforms, the traffic of V and M where they do not stay in the second cache,
+and above all the weights: transformed they are 1.8 (m = 2) or 4 times (m = 4) as large, and in a
+network that does not fit the caches they come from memory at every call.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+
+from whet.codegen.llvm.storage import STACK_LIMIT_BYTES
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.schedule.contraction import Contraction
+from whet.schedule.model import FMA_LATENCY, FMA_PER_CYCLE_256, GHZ, LOADS_PER_CYCLE, lanes_for
+from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
+from whet.schedule.winograd import (
+    Winograd,
+    WinogradTiling,
+    find_winograd,
+    plane,
+    power_of_two_below,
+)
+
+MEMORY_BYTES_PER_NS = 20.0
+"""What all cores together read from memory, unless the target was calibrated."""
+SPILL_BYTES_PER_NS = 45.0
+"""What one core moves between its second cache and what lies behind."""
+FORK_JOIN_NS = 1000.0
+MIN_TERMS = {2: 1, 4: 16}
+"""Terms per product from which on the rounding of the transforms does not show.
+
+A direct sum of few terms is so precise that transforms with fractions would lose several times
+as much; from here on they lose at most about twice as much.
+"""
+STEP_NS = 40.0
+
+
+def with_weights(ns: float, nbytes: float, target: Target) -> float:
+    """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
+    arrival = nbytes / target.calibration.get("memory_bytes_per_ns", MEMORY_BYTES_PER_NS)
+    return max(ns, arrival) + 0.1 * min(ns, arrival)
+
+
+def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array]:
+    """Every combination of tile sizes that registers, image and caches allow."""
+    lanes = lanes_for(w.columns, w.reduce.dtype.bits, target)
+    found = []
+    for m in POINTS:
+        if m > min(s.extent for s, _ in w.pairs) or w.channels * w.reach < MIN_TERMS[m]:
+            continue
+        rows, points = _rows(w, m), (m + TAPS - 1) ** len(w.pairs)
+        most = min(_tiles(w, m) if w.shifts else rows, 16)
+        for mr, nv in product(range(1, most + 1), range(1, 7)):
+            if mr * nv + nv + 1 > target.vector_registers or nv * lanes > w.columns:
+                continue
+            panels = -(-w.columns // (nv * lanes))
+            for block in (0, mr, 2 * mr, 4 * mr):
+                sizes = [plane(block * n, w.reduce.dtype) for n in (w.channels, w.columns)]
+                scratch = [points * n * w.reduce.dtype.itemsize for n in sizes]
+                fits = sum(scratch) <= target.l2_bytes and max(scratch) <= STACK_LIMIT_BYTES
+                if block and (block >= rows or w.shifts or not fits):
+                    continue
+                chunks = {panels} if block else {panels, -(-panels // (4 * threads)), 1}
+                # Hints help a panel that is used more than once; a stream needs none.
+                prefetch = int(-(-(block or rows) // mr) > 1)
+                found += [(m, mr, nv, lanes, block, chunk, prefetch) for chunk in chunks]
+    names = ("m", "mr", "nv", "lanes", "block", "panels_per_chunk", "prefetch")
+    return dict(zip(names, np.array(found, dtype=np.int64).reshape(-1, len(names)).T))
+
+
+def _tiles(w: Winograd, m: int) -> int:
+    """Tiles of one image."""
+    return math.prod(-(-s.extent // m) for s, _ in w.pairs)
+
+
+def _rows(w: Winograd, m: int) -> int:
+    """Tiles of all images."""
+    return _tiles(w, m) * math.prod(a.extent for a in w.batch)
+
+
+def winograd_costs(w: Winograd, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    costs = np.zeros(len(holes["m"]))
+    for m in map(int, np.unique(holes["m"])):
+        chosen = holes["m"] == m
+        costs[chosen] = _costs(w, m, target, threads, {n: c[chosen] for n, c in holes.items()})
+    return costs
+
+
+def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """The costs of rows that all have the same m."""
+    mr, nv, lanes, block = (holes[n] for n in ("mr", "nv", "lanes", "block"))
+    rank, size, rows = len(w.pairs), w.reduce.dtype.itemsize, _rows(w, m)
+    points = (m + TAPS - 1) ** rank
+    panels = -(-w.columns // (nv * lanes))
+    chunks = -(-panels // holes["panels_per_chunk"])
+    blocked = block > 0
+    held = np.where(blocked, block, rows)
+    blocks = -(-rows // held)
+    passes = np.maximum(1, lanes * w.reduce.dtype.bits / 256)
+    # The products.
+    depth = w.channels * w.reach
+    fma = mr * nv * passes / FMA_PER_CYCLE_256
+    loads = (mr + nv * passes * (1 + holes["prefetch"] / 2)) / LOADS_PER_CYCLE
+    per_tile = np.maximum(np.maximum(fma, loads), FMA_LATENCY) * depth + 12 + mr * nv * passes * 2
+    if w.shifts:  # a register tile stays within one image
+        tiles = rows // _tiles(w, m) * -(-_tiles(w, m) // mr)
+    else:
+        tiles = blocks * -(-held // mr)
+    work = points * panels * tiles * per_tile
+    # Panels are read again for every tile, all of them for every block.
+    panel_bytes = depth * nv * lanes * size
+    weight_bytes = points * depth * w.columns * size
+    again = np.where(blocked, blocks - 1, 0) * weight_bytes
+    work = work + again / np.where(weight_bytes <= target.l2_bytes // 2, 256.0, 112.0)
+    near = np.where(panel_bytes <= target.l1d_bytes // 2, 0.0, panel_bytes / 256.0)
+    work = work + points * panels * (tiles - blocks) * near
+    # The transforms and, unless it stays in the second cache, the traffic between phases.
+    outside = math.prod(
+        a.extent + (w.shifts[a].extent - 1 if a in w.shifts else 0) for a in w.batch
+    ) / math.prod(a.extent for a in w.batch)  # fmt: skip
+    into = _transform_cycles(w.channels, w.depth[-1].extent, matrices(m).input, rank, lanes)
+    out = _transform_cycles(w.columns, w.columns, matrices(m).output, rank, lanes)
+    work = work + rows * (into * outside + out)
+    scratch = points * held * (w.channels + w.columns) * size
+    moved = 2 * points * rows * (w.channels * outside + w.columns) * size
+    work = work + np.where(scratch > target.l2_bytes // 2, moved / SPILL_BYTES_PER_NS * GHZ, 0.0)
+    # Shares of the cores.
+    steps = np.where(blocked, blocks, points * chunks)
+    share = np.ceil(steps / threads) / (steps / threads)
+    time = work * share / threads / GHZ + steps * STEP_NS / threads
+    time = time + np.where(blocked, 1, 3) * FORK_JOIN_NS * (threads > 1)
+    return np.array([with_weights(float(t), weight_bytes, target) for t in time])
+
+
+def _transform_cycles(count: int, run: int, matrix: Array, rank: int, lanes: Array) -> Array:
+    """Cycles to transform one tile of `count` channels, which lie in runs of contiguous ones."""
+    plan = linear_plan(matrix)
+    before, after = plan.inputs, len(plan.results)
+    lines = sum(after**n * before ** (rank - 1 - n) for n in range(rank))
+    used = np.minimum(lanes, power_of_two_below(run))
+    passes = np.maximum(1, used * 32 / 256)
+    vectors = count / run * np.ceil(run / used)
+    result: Array = vectors * passes * (lines * plan.operations / 2 + after**rank)
+    return result
+
+
+def best_winograd(w: Winograd, target: Target, threads: int) -> tuple[float, WinogradTiling] | None:
+    """The cheapest tiling and its estimated nanoseconds; None when the image is too small."""
+    holes = winograd_holes(w, target, threads)
+    if not len(holes["m"]):
+        return None
+    costs = winograd_costs(w, target, threads, holes)
+    best = int(np.argmin(costs))
+    chosen = {name: int(column[best]) for name, column in holes.items()}
+    return float(costs[best]), WinogradTiling(**chosen)
+
+
+def cheaper_winograd(
+    c: Contraction, direct_ns: float, target: Target, threads: int
+) -> tuple[Winograd, WinogradTiling] | None:
+    """The contraction as a Winograd schedule, if that is expected to beat the direct one."""
+    w = find_winograd(c.task)
+    found = None if w is None else best_winograd(w, target, threads)
+    if w is None or found is None:
+        return None
+    nbytes = c.depth * c.columns * c.reduce.dtype.itemsize
+    return (w, found[1]) if found[0] < with_weights(direct_ns, nbytes, target) else None
