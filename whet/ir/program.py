@@ -124,6 +124,10 @@ class Let(Stmt):
     body: tuple[Stmt, ...]
 
 
+SCRATCH_LIMIT_BYTES = 512 << 10
+"""Largest scratch buffer: native code keeps it on the stack of the thread that runs the body."""
+
+
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Allocate(Stmt):
     """A scratch buffer that lives during the body; its contents start undefined."""

@@ -437,7 +437,7 @@ class _Lowering:
             **{k: as_expr(0) for k in w.shifts.values()},
             last: first + registers.lane,
         }
-        env.update(variables)
+        env.update((a, var) for a, var in variables.items())
         channel: Expr = as_expr(0)
         for axis in w.depth:
             channel = channel * axis.extent + env[axis]

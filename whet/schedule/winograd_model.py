@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from whet.codegen.llvm.storage import STACK_LIMIT_BYTES
 from whet.core.target import Target
 from whet.core.types import Array
+from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.contraction import Contraction
 from whet.schedule.model import FMA_LATENCY, FMA_PER_CYCLE_256, GHZ, LOADS_PER_CYCLE, lanes_for
 from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
@@ -63,7 +63,7 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
             for block in (0, mr, 2 * mr, 4 * mr):
                 sizes = [plane(block * n, w.reduce.dtype) for n in (w.channels, w.columns)]
                 scratch = [points * n * w.reduce.dtype.itemsize for n in sizes]
-                fits = sum(scratch) <= target.l2_bytes and max(scratch) <= STACK_LIMIT_BYTES
+                fits = sum(scratch) <= target.l2_bytes and max(scratch) <= SCRATCH_LIMIT_BYTES
                 if block and (block >= rows or w.shifts or not fits):
                     continue
                 chunks = {panels} if block else {panels, -(-panels // (4 * threads)), 1}

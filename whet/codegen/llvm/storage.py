@@ -8,9 +8,7 @@ from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.operand import llvm_type, memory_type
 from whet.codegen.llvm.support import require_code
 from whet.core.errors import check
-from whet.ir.program import Buffer
-
-STACK_LIMIT_BYTES = 512 << 10
+from whet.ir.program import SCRATCH_LIMIT_BYTES, Buffer
 
 
 class Storage:
@@ -28,7 +26,7 @@ class Storage:
         """Room for a scratch buffer; a second allocation of it is a new one."""
         self.generation[buffer] = self.generation.get(buffer, 0) + 1
         if buffer.scope == "memory":
-            require_code(buffer.type.nbytes <= STACK_LIMIT_BYTES,
+            require_code(buffer.type.nbytes <= SCRATCH_LIMIT_BYTES,
                          f"a scratch buffer of {buffer.type} on the stack")  # fmt: skip
             name = self.function.fresh("stack")
             kind = f"[{max(buffer.type.size, 1)} x {memory_type(buffer.dtype)}]"

@@ -147,7 +147,7 @@ class ValueWriter(IndexWriter):
             self.f.line(f"store {value}, ptr {pointer}, align {buffer.dtype.itemsize}")
 
     def prefetch(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
-        """Ask for the line of an element, to be kept in all caches."""
+        """Ask for the line of an element, to lie in the second cache when it is needed."""
         pointer = self.pointer(buffer, self.address_form(buffer, indices), self.here)
         self.f.module.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
         self.f.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
