@@ -73,7 +73,21 @@ def affine(e: Expr) -> Affine:
             return combine([(affine(right), int(factor))])
         case Call(name="neg", args=(value,)):
             return combine([(affine(value), -1)])
+        case Binary(op="floordiv" | "mod" as op, left=left, right=Const(value=by)) if by > 0:
+            return _quotient(op, affine(left), int(by), e)
     return Affine(((e, 1),), 0)
+
+
+def _quotient(op: str, form: Affine, by: int, e: Expr) -> Affine:
+    """A quotient or remainder of which the multiples of the divisor are known.
+
+    (8 * i + 5) // 4  ->  2 * i + 1      (8 * i + 5) % 4  ->  1
+    """
+    if any(factor % by for _, factor in form.terms):
+        return Affine(((e, 1),), 0)
+    if op == "mod":
+        return Affine((), form.constant % by)
+    return Affine(tuple((a, factor // by) for a, factor in form.terms), form.constant // by)
 
 
 def interval(e: Expr, extents: Mapping[Expr, int]) -> tuple[int, int] | None:
@@ -128,7 +142,7 @@ Replacements = Mapping[Expr, Expr] | Mapping[Axis, Expr] | Mapping[Var, Expr]
 
 def substitute(e: Expr, values: Replacements) -> Expr:
     """The expression with variables and axes replaced, constants folded on the way."""
-    memo: dict[Expr, Expr] = {**values}
+    memo: dict[Expr, Expr] = dict(values.items())
 
     def visit(x: Expr) -> Expr:
         if x in memo:

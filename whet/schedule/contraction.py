@@ -31,7 +31,7 @@ from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.kernel import Kernel
-from whet.schedule.nest import arguments_of, loop, split_index
+from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.tasks.task import Task
 
 
@@ -173,9 +173,12 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     p, jj, io = Var("p"), Var("jj"), Var("io")
     i, v, lane = Var("i"), Var("v"), Var("lane")
     chunk, block, batch = p % chunks, p // chunks % blocks, p // (chunks * blocks)
-    panel = call("min", chunk * t.panels_per_chunk + jj, panels - 1)
+    exact = panels % t.panels_per_chunk == 0
+    panel = within_count(chunk * t.panels_per_chunk + jj, panels, exact=exact)
     column = column_of(c, t.width, panel, v * t.lanes + lane)
-    row = call("min", (block * t.tiles_per_block + io) * t.mr, c.rows - t.mr) + i
+    exact = tiles % t.tiles_per_block == 0
+    tile = within_count(block * t.tiles_per_block + io, tiles, exact=exact)
+    row = start_of(tile, t.mr, c.rows) + i
     k_vars = {k: Var(f"k{n}") for n, k in enumerate(c.k_axes)}
     env: dict[Expr, Expr] = {
         **split_index(batch, c.outer),
@@ -251,7 +254,7 @@ def column_of(c: Contraction, width: int, panel: Expr, within: Expr) -> Expr:
     """
     if width > c.columns:
         return call("min", within, c.columns - 1)
-    return call("min", panel * width, c.columns - width) + within
+    return start_of(panel, width, c.columns) + within
 
 
 def pack_panels(c: Contraction, width: int) -> Compute:

@@ -13,6 +13,11 @@ from whet.tasks.task import Task
 def default_kernel(task: Task, target: Target, threads: int, name: str) -> Kernel:
     """The kernel that the analytic model expects to be fastest."""
     c = contraction.find_contraction(task)
+    if c is not None and model.groups_are_narrow(c, target):
+        grouped = spatial.find_spatial(task, whole_groups=True)
+        if grouped is not None and grouped.columns > c.columns:
+            tiling = model.spatial_tiling(grouped, target, threads)
+            return spatial.lower_spatial(grouped, tiling, name)
     if c is not None:
         _, tiling = model.best_tiling(c, target, threads)
         return contraction.lower_contraction(c, tiling, name)

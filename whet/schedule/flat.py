@@ -41,17 +41,23 @@ class FlatStage:
         return next((a for a in reversed(self.axes) if form.coefficient(a) == 1), None)
 
 
-def flatten_stage(stage: Compute, task: Task) -> FlatStage:
-    """The stage over flat memory, its axes ordered by output stride and merged."""
+def flatten_stage(stage: Compute, task: Task, *, whole_groups: bool = False) -> FlatStage:
+    """The stage over flat memory, its axes ordered by output stride and merged.
+
+    Axes that also count groups are split into group and member unless `whole_groups` is set.
+    """
     plain = unmerged_stage(stage, task)
-    merged, (address, body) = merge_axes(plain.axes, (plain.address, plain.body))
+    axes, exprs = list(plain.axes), (plain.address, plain.body)
+    if not whole_groups:
+        axes, exprs = split_groups(axes, exprs)
+    merged, (address, body) = merge_axes(axes, exprs)
     return FlatStage(merged, plain.target, address, body)
 
 
 def unmerged_stage(stage: Compute, task: Task) -> FlatStage:
     """The stage over flat memory with the axes it has, ordered by output stride."""
     output = task.buffers[stage]
-    unit = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
+    unit: dict[Expr, Expr] = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
     body = _drop_unit_axes(substitute(flatten_accesses(stage, task), unit))
     address = substitute(address_form(output, stage.axes).expr(), unit)
     form = affine(address)

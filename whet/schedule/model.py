@@ -119,6 +119,15 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     return dict(zip(names, table))
 
 
+def groups_are_narrow(c: Contraction, target: Target) -> bool:
+    """True for a short grouped contraction that fills only a part of a vector.
+
+    Its terms are few enough to write out, and the groups beside it can fill the other lanes.
+    """
+    full = max(1, target.vector_bits // c.reduce.dtype.bits)
+    return c.batch > 1 and 4 * c.columns <= full and c.depth <= 96 and c.b_is_constant
+
+
 def _spread(count: int) -> list[int]:
     """Block sizes to consider: all divisors, and powers of two."""
     found = {n for n in range(1, count + 1) if count % n == 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from whet.core.dtypes import DType, i64
-from whet.ir.expr import Axis, Const, Expr, Read, Var, const
+from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
 from whet.ir.program import Allocate, Buffer, If, Let, Loop, LoopKind, Prefetch, Stmt, Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import flat_buffer
@@ -25,6 +25,16 @@ def split_index(index: Expr, axes: Sequence[Axis]) -> dict[Expr, Expr]:
         found[axis] = part if n == len(axes) - 1 else part % axis.extent
         below *= axis.extent
     return found
+
+
+def start_of(number: Expr, size: int, extent: int) -> Expr:
+    """Where block `number` of a row starts; the last is moved back to end at the edge."""
+    return number * size if extent % size == 0 else call("min", number * size, extent - size)
+
+
+def within_count(number: Expr, limit: int, *, exact: bool) -> Expr:
+    """A block number that may run over its limit, repeating the last block if so."""
+    return number if exact else call("min", number, limit - 1)
 
 
 def identity_element(kind: str, dtype: DType) -> Const:

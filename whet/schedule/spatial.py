@@ -27,7 +27,14 @@ from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, flatten_stage
 from whet.schedule.kernel import Kernel
-from whet.schedule.nest import arguments_of, identity_element, loop, split_index
+from whet.schedule.nest import (
+    arguments_of,
+    identity_element,
+    loop,
+    split_index,
+    start_of,
+    within_count,
+)
 from whet.tasks.task import Task
 
 UNROLL_LIMIT = 32
@@ -61,8 +68,12 @@ class SpatialTiling:
     panels_per_step: int
 
 
-def find_spatial(task: Task) -> Spatial | None:
-    """The task as a spatial stage, or None if it has several stages."""
+def find_spatial(task: Task, *, whole_groups: bool = False) -> Spatial | None:
+    """The task as a spatial stage, or None if it has several stages.
+
+    With `whole_groups`, an axis that also counts groups stays one axis: lanes then run across
+    several narrow groups, and what a group shares is shuffled into its lanes.
+    """
     if len(task.outputs) != 1:
         return None
     output = task.outputs[0]
@@ -70,7 +81,7 @@ def find_spatial(task: Task) -> Spatial | None:
         isinstance(x.tensor, Compute) for x in subexpressions(output.body) if isinstance(x, Read)
     ):
         return None
-    stage = flatten_stage(output, task)
+    stage = flatten_stage(output, task, whole_groups=whole_groups)
     vector = stage.vector
     others = [a for a in stage.axes if a is not vector]
     pixels = others[-1] if others else None
@@ -86,14 +97,15 @@ def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
     p, io, jo = Var("p"), Var("io"), Var("jo")
     i, v, lane = Var("i"), Var("v"), Var("lane")
     chunk, step, outer = p % chunks, p // chunks % steps, p // (chunks * steps)
-    panel = call("min", chunk * t.panels_per_step + jo, panels - 1)
+    exact = panels % t.panels_per_step == 0
+    panel = within_count(chunk * t.panels_per_step + jo, panels, exact=exact)
     env: dict[Expr, Expr] = dict(split_index(outer, s.outer))
     if s.vector is not None:
-        first = call("min", panel * width, s.columns - width)
-        env[s.vector] = first + v * t.lanes + lane
+        env[s.vector] = start_of(panel, width, s.columns) + v * t.lanes + lane
     if s.pixels is not None:
-        tile = step * t.tiles_per_step + io
-        env[s.pixels] = call("min", tile * t.px, rows - t.px) + i
+        exact = tiles % t.tiles_per_step == 0
+        tile = within_count(step * t.tiles_per_step + io, tiles, exact=exact)
+        env[s.pixels] = start_of(tile, t.px, rows) + i
 
     def tile_loops(*body: Stmt) -> Stmt:
         lanes = loop(lane, t.lanes, *body, kind="vector")
