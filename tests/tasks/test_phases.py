@@ -19,6 +19,7 @@ from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, subexpres
 from whet.ops import REGISTRY
 from whet.ops.base import Op
 from whet.schedule.contraction import find_contraction
+from whet.schedule.flat import flatten_stage
 from whet.tasks.guards import conjuncts, is_bounds_check
 from whet.tasks.phases import MAX_PHASES, split_phases
 
@@ -146,6 +147,8 @@ CASES = {
         conv_transpose((3, 2), (0, 0, 0, 0), (1, 1), (0, 1)), (2, 3, 3, 4), (3, 8, 1, 2)),
     "2d, depthwise": (
         conv_transpose((2, 2), (1, 1, 1, 1), (1, 1), (0, 0), 8), (1, 8, 4, 4), (8, 1, 4, 4)),
+    "2d, three channels": (
+        conv_transpose((2, 2), (1, 1, 1, 1), (1, 1), (0, 0)), (1, 8, 5, 5), (8, 3, 4, 4)),
     "2d, one pixel": (
         conv_transpose((2, 2), (1, 0, 0, 1), (1, 1), (0, 0)), (1, 10, 1, 1), (10, 8, 4, 4)),
     "3d": (
@@ -191,6 +194,32 @@ def test_each_phase_is_a_contraction_over_the_channels() -> None:
         assert found.columns == 24
         assert found.depth == 4 * 16
         assert not any(isinstance(e, Select) for e in subexpressions(found.stage.body))
+
+
+def test_a_choice_after_the_sum_brings_no_guards_back() -> None:
+    op = conv_transpose((2,), (1, 1), (1,), (0,))
+    x = make_input("x", TensorType((1, 16, 9), f32))
+    w = make_constant(np.ones((16, 24, 4), np.float32))
+    (spread,) = apply(op, x, w)
+    (leaky,) = apply(REGISTRY["leaky_relu"](0.1), spread)
+    plan = make_plan(expand_composites(Graph((x,), (leaky,), ("y",))))
+    tasks = [s.task for s in plan.steps if _has_sum(s.task.outputs[0])]
+    assert len(tasks) == 2
+    for task in tasks:
+        found = find_contraction(task)
+        assert found is not None
+        assert isinstance(found.a, Read)
+
+
+def test_depthwise_phases_run_along_channels() -> None:
+    plan = make_plan(expand_composites(with_epilogue(*CASES["2d, depthwise"])))
+    tasks = [s.task for s in plan.steps if _has_sum(s.task.outputs[0])]
+    assert len(tasks) == 4
+    for task in tasks:
+        stage = flatten_stage(task.outputs[0], task)
+        assert stage.vector is not None
+        assert stage.vector.extent == 8
+        assert not any(isinstance(e, Select) for e in subexpressions(stage.body))
 
 
 def _has_sum(stage: Compute) -> bool:

@@ -2,7 +2,8 @@
 
 A contraction wants its output contiguous along the axis that only one factor has and its
 other operand along the reduced axis; for convolutions that is channels last.  Wishes spread
-through element-wise and windowed nodes.  The caller's arrays are row-major; they are converted at the model's edges.
+through element-wise and windowed nodes.  The caller's arrays are row-major; they are converted
+at the model's edges.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from dataclasses import dataclass, field
 
 from whet.core.types import Shape
 from whet.graph.graph import Constant, Graph, Node, Value
-from whet.tasks.structure import Structure, structure_of, vector_axis_of_contraction, zero_border
+from whet.tasks.structure import (
+    Structure,
+    axes_without_gaps,
+    structure_of,
+    vector_axis_of_contraction,
+    zero_border,
+)
 from whet.tasks.task import Border
 
 
@@ -51,26 +58,29 @@ def choose_layouts(graph: Graph) -> Layouts:
     for node, s in found.items():
         if s is None:
             continue
-        weights = frozenset(
-            p for p, v in zip(s.inputs, node.inputs) if isinstance(v, Constant)
-        )
+        weights = frozenset(p for p, v in zip(s.inputs, node.inputs) if isinstance(v, Constant))
         wanted = vector_axis_of_contraction(s, weights)
         if wanted is not None:
             axis, operand, operand_axis = wanted
             _wish(wishes, node.results[0], axis)
             _wish(wishes, node.inputs[_position(s, operand.tensor.name)], operand_axis)
+        else:
+            gapless = axes_without_gaps(s)
+            for value, tensor in zip((*node.inputs, *node.results), (*s.inputs, *s.outputs)):
+                if tensor in gapless:
+                    _wish(wishes, value, gapless[tensor])
         for value, placeholder in zip(node.inputs, s.inputs):
             need = zero_border(s, placeholder) if not isinstance(value, Constant) else None
             if need is not None:
                 border[value] = _wider(border.get(value), need)
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
     _spread(graph, found, inner)
-    wanted = {
+    changed = {
         v: a
         for v, a in inner.items()
         if not isinstance(v, Constant) and not _is_row_major(v.tensor_type.shape, a)
     }
-    return Layouts(wanted, border)
+    return Layouts(changed, border)
 
 
 def _is_row_major(shape: Shape, inner: int) -> bool:

@@ -123,6 +123,29 @@ def vector_axis_of_contraction(
     return number, other, max(inner)[1] if inner else len(other.indices) - 1
 
 
+def axes_without_gaps(s: Structure) -> dict[Tensor, int]:
+    """Contiguous axes for a stage whose phases leave gaps along its last axis.
+
+    Lanes must then run along the longest axis that is not split (for a depthwise transposed
+    convolution the channels), in the output and in all inputs that move with it.
+    """
+    if len(s.computes) != 1:
+        return {}
+    (stage,) = s.computes
+    steps = split_phases(stage)[0].steps
+    whole = [n for n, step in enumerate(steps) if step == 1]
+    if not whole or steps[-1] == 1:
+        return {}
+    number = max(whole, key=lambda n: stage.axes[n].extent)
+    found: dict[Tensor, int] = {stage: number}
+    for e in subexpressions(stage.body):
+        if isinstance(e, Read):
+            for dim, index in enumerate(e.indices):
+                if stage.axes[number] in free_symbols(index):
+                    found[e.tensor] = dim
+    return found
+
+
 def _is_window(read: Read) -> bool:
     """True when an index moves with a spatial and a reduced axis at once."""
     return any(
