@@ -8,6 +8,7 @@ where they belong.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -86,11 +87,11 @@ class _Placer:
 
     def place_all(self) -> Placement:
         self.find_joins()
-        for v in self.graph.inputs:
-            place = self.own(v, "input")
-            if v in self.border or v in self.layouts.inner:
-                self.result.arriving[v] = place
-                self.own(v, "arena")
+        for given in self.graph.inputs:
+            place = self.own(given, "input")
+            if given in self.border or given in self.layouts.inner:
+                self.result.arriving[given] = place
+                self.own(given, "arena")
         for node in self.graph.nodes:
             for v in node.inputs:
                 if isinstance(v, Constant) and v not in self.result.places:
@@ -265,9 +266,9 @@ def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
             ok = isinstance(c, Binary) and c.op == "lt" and isinstance(c.right, Const)
             if not ok or not isinstance(c, Binary) or c.left not in stage.axes:
                 return False
-            axes.add(stage.axes.index(c.left))  # type: ignore[arg-type]
+            axes.add(stage.axes.index(c.left))
             return walk(e.then) and walk(e.other)
-        if not isinstance(e, Read) or e.tensor in leaves:
+        if not isinstance(e, Read) or e.tensor in leaves or len(e.indices) != len(stage.axes):
             return False
         start = 0
         for number, (index, axis) in enumerate(zip(e.indices, stage.axes)):
@@ -286,6 +287,6 @@ def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
     starts = [leaves[p] for p in s.inputs]
     ends = [start + p.shape[axis] for start, p in zip(starts, s.inputs)]
     order = sorted(range(len(starts)), key=lambda n: starts[n])
-    covered = all(ends[a] == starts[b] for a, b in zip(order, order[1:]))
+    covered = all(ends[a] == starts[b] for a, b in pairwise(order))
     whole = starts[order[0]] == 0 and ends[order[-1]] == stage.shape[axis]
     return (axis, starts) if covered and whole else None

@@ -80,11 +80,13 @@ def make_plan(graph: Graph) -> Plan:
     steps: list[AnyStep] = [
         _copy_step(graph, placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
+        if v.tensor_type.size
     ]
     steps += [step for group in groups for step in _group_steps(graph, group, placement)]
     steps += [
         _copy_step(graph, placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
+        if place.storage.size
     ]
     return Plan(graph, tuple(steps), placement)
 

@@ -11,18 +11,23 @@ from typing import Any
 
 from onnx.backend.base import Backend, BackendRep
 
+from whet.api.engine import Engine
 from whet.core.types import Array
 from whet.frontend.onnx import import_model
 from whet.frontend.onnx.staging import run_stages
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
+from whet.graph.passes import optimize
 
 
 class WhetModel(BackendRep):
-    """A model that is imported when its inputs are known, since their shapes decide."""
+    """A model that is imported when its inputs are known, since their shapes decide.
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
+    It runs in the interpreter unless an engine is given.
+    """
+
+    def __init__(self, model: Any, engine: Engine | None = None) -> None:
+        self._model, self._engine = model, engine
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs for a list of inputs in the model's order, or a mapping by name."""
@@ -31,7 +36,12 @@ class WhetModel(BackendRep):
         given = inputs if isinstance(inputs, Mapping) else _by_position(names, initial, inputs)
         imported = import_model(self._model, given)
         values = [given[port.name] for port in imported.arguments]
-        return run_stages(imported, imported.flatten(values), _execute)
+        return run_stages(imported, imported.flatten(values), self._execute)
+
+    def _execute(self, graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if self._engine is None:
+            return interpret(graph, arrays, round_halves=False)
+        return self._engine.prepare(optimize(graph), 1)(arrays)
 
 
 def _by_position(names: Sequence[str], initial: set[str], inputs: Sequence[Any]) -> dict[str, Any]:
@@ -39,10 +49,6 @@ def _by_position(names: Sequence[str], initial: set[str], inputs: Sequence[Any])
     if len(inputs) != len(names):
         names = [n for n in names if n not in initial]
     return dict(zip(names, inputs))
-
-
-def _execute(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    return interpret(graph, arrays, round_halves=False)
 
 
 class WhetBackend(Backend):
@@ -54,7 +60,7 @@ class WhetBackend(Backend):
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> WhetModel:
-        return WhetModel(model)
+        return WhetModel(model, kwargs.get("engine"))
 
     @classmethod
     def run_model(

@@ -1,0 +1,44 @@
+"""Native code against the interpreter, at the edge of readable memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.build.guard_pages import GuardedMemory
+from tests.ops.test_properties import check_same
+from whet.build.native import NativeExecutable, build
+from whet.core.caching import FileCache
+from whet.core.config import CacheConfig
+from whet.core.target import detect
+from whet.core.types import Array
+from whet.graph.graph import Graph, apply, make_input
+from whet.graph.interpret import interpret
+from whet.ops.base import Sample
+
+TARGET = detect()
+NO_CACHE = FileCache(CacheConfig(enabled=False))
+
+
+def sample_graph(sample: Sample) -> Graph:
+    """The operator alone, on inputs."""
+    inputs = tuple(make_input(f"x{n}", t) for n, t in enumerate(sample.types))
+    outputs = apply(sample.op, *inputs)
+    return Graph(inputs, outputs, tuple(f"y{n}" for n in range(len(outputs))))
+
+
+def native(graph: Graph, threads: int = 1) -> NativeExecutable:
+    return build(graph, TARGET, threads, NO_CACHE)
+
+
+def check_native(graph: Graph, arrays: tuple[Array, ...], what: str) -> NativeExecutable:
+    """Builds the graph and compares its outputs, flush against either end of the memory."""
+    expected = interpret(graph, arrays)
+    executable = native(graph)
+    for at_end in (True, False):
+        memory = GuardedMemory(at_end=at_end)
+        given = [memory.copy(a, v.tensor_type) for a, v in zip(arrays, graph.inputs)]
+        out = [memory.empty(v.tensor_type) for v in graph.outputs]
+        executable(given, out)
+        for got, want in zip(out, expected, strict=True):
+            check_same(got, np.asarray(want), what)
+    return executable
