@@ -11,9 +11,10 @@ import pytest
 
 from whet.core.dtypes import f32, u8
 from whet.core.errors import OperatorError
-from whet.core.types import Array, TensorType
+from whet.core.types import Array, TensorType, type_of
 from whet.ops.patch import Col2Im
 from whet.ops.pool import AvgPool, LpPool, MaxPool, MaxPoolIndex, Pool
+from whet.ops.roi import RoiAlign
 from whet.ops.window import Window
 
 Compare = Callable[..., None]
@@ -221,11 +222,23 @@ def test_max_unpool_undoes_max_pool(whet_node: Run) -> None:
     np.testing.assert_array_equal(restored, np.where(np.isin(x, values), x, 0))
 
 
+def test_endless_sampling_of_boxes_is_refused() -> None:
+    x, box = np.zeros((1, 1, 4, 4), np.float32), np.array([[0, 0, 2, 2]], np.float32)
+    types = tuple(type_of(a) for a in (x, box, np.array([0])))
+    with pytest.raises(OperatorError, match="too many sampling points"):
+        RoiAlign((2, 2), sampling_ratio=1 << 40).infer_types(types)
+    for far in (1e30, np.inf, np.nan):
+        box[0, 3] = far
+        with pytest.raises(OperatorError, match="a box is too large"):
+            RoiAlign((2, 2)).run_reference((x, box, np.array([0])))
+
+
 @pytest.mark.parametrize(
     ("op", "shape", "problem"),
     [
         (MaxPool((3,), (1,), (0, 0), (1,)), (1, 2, 2), "a window of 3 does not fit"),
         (MaxPool((3,), (1,), (0, 0), (1,)), (2, 3), "no spatial axes"),
+        (MaxPool((3,), (1 << 50,), (0, 1 << 60), (1,)), (1, 2, 4), "impossible pads"),
         (LpPool((3,), (1,), (0, 0), (1,), p=0), (1, 2, 4), "p = 0"),
         (Col2Im((4,), (2,), (1,), (0, 0), (1,)), (1, 4, 4), "blocks fit into the image"),
     ],

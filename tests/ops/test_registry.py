@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from whet.core.errors import WhetError
 from whet.ops.base import REGISTRY, Law, NoAlgebra, Op, Sample, make_op
 
 OPERATORS = sorted(REGISTRY)
@@ -60,3 +61,12 @@ def test_attributes_rebuild_the_operator(name: str) -> None:
     for sample in REGISTRY[name].samples():
         assert make_op(name, sample.op.attributes()) == sample.op
         assert hash(make_op(name, sample.op.attributes())) == hash(sample.op)
+
+
+def test_lack_of_memory_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reference(self: Op, x: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr(REGISTRY["relu"], "reference", reference)
+    with pytest.raises(WhetError, match=r"WH1005.*relu of f32\[3\]"):
+        make_op("relu", {}).run_reference((np.zeros(3, np.float32),))

@@ -35,6 +35,8 @@ def _for_each(names: Sequence[str], extents: Sequence[int], body: Sequence[Stmt]
     return loop
 
 
+MAX_POINTS = 1 << 20
+"""Along one axis of a box; an image has fewer elements there."""
 R, C, PH, PW = (Var(name) for name in ("r", "c", "ph", "pw"))
 
 
@@ -63,6 +65,8 @@ class RoiAlign(Op):
         require(batch_indices.shape == rois.shape[:1], self, "one image per box is needed", *given)
         require(min(self.output_size) >= 1 and self.sampling_ratio >= 0, self,
                 "sizes must be positive", *given, code="WH1104")  # fmt: skip
+        require(max(self.output_size) * self.sampling_ratio <= MAX_POINTS, self,
+                "too many sampling points", *given, code="WH1107")  # fmt: skip
         return x.with_shape((rois.shape[0], x.shape[1], *self.output_size))
 
     def reference(self, x: Array, rois: Array, batch_indices: Array) -> Array:
@@ -92,6 +96,8 @@ class RoiAlign(Op):
         if not self.half_pixel:
             size = np.maximum(size, 1)
         step = size / low.dtype.type(bins)
+        # Written so that it fails for NaN as well.
+        require(bool(step * bins <= MAX_POINTS), self, "a box is too large", code="WH1107")
         points = self.sampling_ratio or max(0, int(np.ceil(step)))
         inside = (np.arange(points) + 0.5).astype(low.dtype) * step / low.dtype.type(max(points, 1))
         at = low + np.arange(bins).astype(low.dtype)[:, None] * step + inside

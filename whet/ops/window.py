@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.types import Array, Shape
+from whet.core.types import MAX_ELEMENTS, Array, Shape
 from whet.ir.expr import Axis, Expr, Scalar, all_of, as_expr, const, equal, select
 from whet.ir.tensor import Tensor, reduce_axis
 from whet.ops.base import Op, require
@@ -37,6 +38,9 @@ class Window:
                 "kernel, strides and dilations must be positive", code="WH1104")  # fmt: skip
         require(min(self.pads, default=0) >= 0, op, f"negative pads {list(self.pads)}",
                 code="WH1104")  # fmt: skip
+        padded = [i + b + e for i, b, e in zip(spatial, self.begins, self.ends)]
+        require(math.prod(padded) <= MAX_ELEMENTS, op, f"impossible pads {list(self.pads)}",
+                code="WH1107")  # fmt: skip
 
     @property
     def begins(self) -> Shape:
