@@ -1,0 +1,1 @@
+"""What the benchmarks share: processes that take turns, statistics, tables."""

@@ -1,0 +1,174 @@
+"""Runtimes that only benchmarks need, beside those of `whet bench`.
+
+`whet` here writes into arrays that exist already, so that at large sizes the operating system's
+zeroing of fresh pages is not timed.  For `probe` and `bandwidth` the result is the work of a
+call; `torch_*` and `jax` translate the ONNX model operator by operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from whet.cli.peers.runtimes import Job, Run
+from whet.core.errors import fail
+from whet.core.types import Array
+
+
+def load_whet(job: Job) -> Run:
+    import whet
+
+    f = whet.compile(job.model, dict(job.inputs), job.threads, job.budget,
+                     numerics=job.numerics, note=lambda message: None)  # fmt: skip
+    if f.engine == "interpreter":
+        fail("WH3005", "whet would run in its interpreter, which is not what is measured here")
+    results = [np.empty(s.shape, s.dtype.numpy) for s in f.outputs]
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        f(*arrays, out=results)
+        return results
+
+    return run
+
+
+def load_fma(job: Job) -> Run:
+    from harness.probes import fma_probe
+
+    return _probing(fma_probe(job.threads))
+
+
+def load_bandwidth(job: Job) -> Run:
+    """The model is the kind of traffic, the input the bytes of an array."""
+    from harness.probes import bandwidth_probe
+
+    return _probing(bandwidth_probe(job.model, int(job.inputs["size"]), job.threads))
+
+
+def _probing(probe: Any) -> Run:
+    work = [np.asarray(probe.work)]
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        probe.call()
+        return work
+
+    return run
+
+
+def load_torch(job: Job) -> Run:
+    """Eager, in the model's own layout (channels first)."""
+    return _torch_call(job, _torch_module(job), channels_last=False)
+
+
+def load_torch_channels_last(job: Job) -> Run:
+    """Eager, weights and inputs channels last."""
+    from harness.onnx_torch import channels_last
+
+    return _torch_call(job, channels_last(_torch_module(job)), channels_last=True)
+
+
+def load_torch_prepacked(job: Job) -> Run:
+    """Convolution with its relu through oneDNN with weights in oneDNN's own order."""
+    from harness.onnx_torch import prepacked
+
+    module = _torch_module(job)
+    return _torch_call(job, prepacked(module, job.inputs), channels_last=True)
+
+
+def load_torch_compile(job: Job) -> Run:
+    """torch.compile with constant weights."""
+    import torch
+    import torch._inductor.config as settings
+
+    settings.freezing = True
+    settings.cpp.threads = job.threads
+    torch._dynamo.reset()
+    return _torch_call(job, torch.compile(_torch_module(job)), channels_last=False)
+
+
+def load_torch_function(job: Job) -> Run:
+    """One function of torch, named by the model, into an array that exists already."""
+    torch = _torch(job)
+    given = [torch.from_numpy(a) for a in job.inputs.values()]
+    result = torch.empty_like(given[0])
+    width = given[0].shape[-1:]
+    mean = torch.empty(*given[0].shape[:-1], 1)
+    deviation = torch.empty_like(mean)
+    calls: dict[str, Callable[[], Any]] = {
+        "add": lambda: torch.add(*given, out=result),
+        "relu": lambda: torch.clamp_min(given[0], 0, out=result),
+        "copy": lambda: result.copy_(given[0]),
+        "exp": lambda: torch.exp(given[0], out=result),
+        "tanh": lambda: torch.tanh(given[0], out=result),
+        "softmax": lambda: torch.softmax(given[0], -1, out=result),
+        "layer_norm": lambda: torch.ops.aten.native_layer_norm.out(
+            given[0], list(width), given[1], given[2], 1e-5,
+            out0=result, out1=mean, out2=deviation),
+    }  # fmt: skip
+    call, results = calls[job.model], [result.numpy()]
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        with torch.inference_mode():
+            call()
+        return results
+
+    return run
+
+
+def load_jax(job: Job) -> Run:
+    """jax.jit of the model, weights as arguments."""
+    _require("jax")
+    from harness.onnx_jax import jitted
+
+    return jitted(job.model, job.inputs)
+
+
+def _require(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        fail("WH3005", f"{name} is not installed", str(error), hint=f"pip install {name}")
+
+
+def _torch(job: Job) -> Any:
+    torch = _require("torch")
+    torch.set_num_threads(job.threads)
+    return torch
+
+
+def _torch_module(job: Job) -> Any:
+    _torch(job)
+    from harness.onnx_torch import translated
+
+    return translated(job.model)
+
+
+def _torch_call(job: Job, module: Any, channels_last: bool) -> Run:
+    import torch
+
+    given = [torch.from_numpy(a) for a in job.inputs.values()]
+    if channels_last:
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        given = [g.to(memory_format=formats.get(g.ndim, torch.contiguous_format)) for g in given]
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        with torch.no_grad():
+            return [r.numpy() for r in module(*given)]
+
+    return run
+
+
+BENCH_RUNTIMES: dict[str, Callable[[Job], Run]] = {
+    "whet": load_whet,
+    "fma": load_fma,
+    "bandwidth": load_bandwidth,
+    "torch": load_torch,
+    "torch_channels_last": load_torch_channels_last,
+    "torch_prepacked": load_torch_prepacked,
+    "torch_compile": load_torch_compile,
+    "torch_function": load_torch_function,
+    "jax": load_jax,
+}
