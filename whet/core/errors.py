@@ -41,6 +41,15 @@ CODES: dict[str, str] = {
     "WH2005": "A shape depends on an input's value and no value was given.",
     "WH2006": "The model or one of its tensors is over the size limit.",
     "WH2007": "An input name, shape or type does not fit the model.",
+    # WH21: schedules
+    "WH2101": "A schedule step names a loop or buffer that the program does not have once.",
+    "WH2102": "The extent, factor or tail of a loop is not one that the step can take.",
+    "WH2103": "The loops of a step are not nested in each other as it needs.",
+    "WH2104": "Iterations of a loop depend on each other.",
+    "WH2105": "A buffer is not written and read in the way that the step needs.",
+    "WH2106": "A reduction is not one that the step can take apart.",
+    "WH2120": "A trace is damaged or incomplete.",
+    "WH2121": "A sketch or schedule step is unknown, or its name is taken.",
     # WH30: artifacts, calls, peers
     "WH3001": "The artifact cannot be read or is damaged.",
     "WH3002": "The artifact was written by an incompatible version.",

@@ -132,7 +132,7 @@ class _RowWriter:
             return [], substitute(value, env)
         self.count += 1
         variables = {a: Var(f"r{self.count}_{n}") for n, a in enumerate(axes)}
-        last = max(axes, key=lambda a: -_stride(value, a) if _stride(value, a) else -(1 << 60))
+        last = lane_axis(value, axes)
         outer = [a for a in axes if a is not last]
         lanes = min(self.t.lanes, _power_of_two(last.extent))
         vectors = max(1, min(self.t.vectors, last.extent // lanes))
@@ -270,6 +270,11 @@ class _RowWriter:
 def _power_of_two(n: int) -> int:
     """The largest power of two that is not above n."""
     return 1 << (n.bit_length() - 1)
+
+
+def lane_axis(value: Expr, axes: Sequence[Axis]) -> Axis:
+    """The axis to run lanes along: the one with the smallest step in memory."""
+    return max(axes, key=lambda a: -_stride(value, a) if _stride(value, a) else -(1 << 60))
 
 
 def _stride(e: Expr, axis: Axis) -> int:

@@ -88,6 +88,14 @@ def find_spatial(task: Task, *, whole_groups: bool = False) -> Spatial | None:
     return Spatial(task, stage, vector, pixels, tuple(a for a in others if a is not pixels))
 
 
+def find_whole_groups(task: Task) -> Spatial | None:
+    """The task with lanes across groups, where that makes rows longer; None elsewhere."""
+    whole, plain = find_spatial(task, whole_groups=True), find_spatial(task)
+    if whole is None or plain is None or whole.columns <= plain.columns:
+        return None
+    return whole
+
+
 def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
     """The kernel of the stage with the given tile sizes."""
     rows = 1 if s.pixels is None else s.pixels.extent
