@@ -37,20 +37,35 @@ def _evaluate_stage(stage: Compute, arrays: Mapping[Tensor, Array]) -> Array:
             reduced.update(dict.fromkeys(e.axes))
     dims = {axis: n for n, axis in enumerate((*stage.axes, *reduced))}
     with np.errstate(all="ignore"):
-        value = _Evaluator(arrays, dims).value(stage.body, guarded=False)
+        value = _Evaluator(arrays, dims, _shared(stage.body)).value(stage.body, guarded=False)
     value = value.reshape(value.shape[: len(stage.axes)])
     return np.broadcast_to(value, stage.shape).astype(stage.dtype.numpy, order="C")
+
+
+def _shared(body: Expr) -> set[Expr]:
+    """What is used more than once: only that is worth keeping, for arrays are as large as the
+    whole domain."""
+    seen: set[Expr] = set()
+    shared: set[Expr] = set()
+    for e in subexpressions(body):
+        for child in e.children():
+            (shared if child in seen else seen).add(child)
+    return shared
 
 
 class _Evaluator:
     """Evaluates expressions to arrays whose dimension n belongs to the axis with number n."""
 
-    def __init__(self, arrays: Mapping[Tensor, Array], dims: Mapping[Axis, int]) -> None:
-        self.arrays, self.dims = arrays, dims
+    def __init__(
+        self, arrays: Mapping[Tensor, Array], dims: Mapping[Axis, int], shared: set[Expr]
+    ) -> None:
+        self.arrays, self.dims, self.shared = arrays, dims, shared
         self.memo: dict[tuple[Expr, bool], Array] = {}
 
     def value(self, e: Expr, *, guarded: bool) -> Array:
         key = (e, guarded)
+        if e not in self.shared:
+            return self._compute(e, guarded)
         if key not in self.memo:
             self.memo[key] = self._compute(e, guarded)
         return self.memo[key]
