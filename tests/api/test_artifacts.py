@@ -71,7 +71,11 @@ def test_other_tools_can_read_it(tmp_path: Path) -> None:
         tensors = dict(safetensors.deserialize(archive.read("weights.safetensors")))
     assert tensors["constant:f32"]["dtype"] == "F32"
     assert tensors["constant:bf16"]["dtype"] == "BF16"
-    assert tensors["constant:i4"]["shape"] == [2, 3]
+    assert tensors["constant:i4"]["dtype"] == "U8"  # the format has no name for it
+    for name, array in all_types().items():
+        found = tensors[f"constant:{name}"]
+        assert found["shape"] == list(array.shape), name
+        assert bytes(found["data"]) == array.tobytes(), name
 
 
 def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
