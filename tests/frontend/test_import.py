@@ -332,3 +332,47 @@ def test_nesting_has_a_limit():
     made = model(list(inner.node), [tensor("x", [1]), tensor("c", [], BOOL)], [tensor("y29")])
     with pytest.raises(ModelError, match="nested too deeply"):
         import_model(made)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (
+            model([node("SplitToSequence", "x", "s")], [tensor("x", [])], [tensor("s")]),
+            "a scalar cannot be split",
+        ),
+        (
+            model(
+                [node("GRU", "x w r", "y", hidden_size=2)],
+                [tensor("x", [3, 2])],
+                [tensor("y")],
+                {"w": np.zeros((1, 6, 2), np.float32), "r": np.zeros((1, 6, 2), np.float32)},
+            ),
+            r"the input is f32\[3, 2\]",
+        ),
+        (
+            model(
+                [
+                    node("Scan", "x", "y", num_scan_inputs=1,
+                         body=graph([node("Neg", "a", "b")], [tensor("a")], [tensor("b")])),
+                ],
+                [tensor("x", [])],
+                [tensor("y")],
+            ),
+            "a scalar has no steps",
+        ),
+        (
+            model(
+                [node("Resize", "x _ scales", "y")],
+                [tensor("x", [1, 2])],
+                [tensor("y")],
+                {"scales": np.float32([1, np.nan])},
+            ),
+            "2 finite numbers",
+        ),
+    ],
+)  # fmt: skip
+def test_shapes_and_numbers_that_an_operator_cannot_have(made, message):
+    with pytest.raises(UnsupportedError) as raised:
+        import_model(made)
+    assert re.search(message, str(raised.value))

@@ -344,6 +344,20 @@ def test_scales_go_into_matrices() -> None:
 
 
 # --------------------------------------------------------------------------- pipeline, rewriter
+def test_folding_survives_any_parameters() -> None:
+    """Warnings are errors here: negative variances and infinite scales must not raise them."""
+    x = make_input("x", f(1, 2, 3))
+    (product,) = apply(
+        REGISTRY["conv"]((1,), (0, 0), (1,)), x, make_constant(np.zeros((2, 2, 1), np.float32))
+    )
+    parameters = ([np.inf, 1], [0, np.nan], [1e38, 0], [-1, -1e38])
+    constants = (make_constant(np.array(p, np.float32)) for p in parameters)
+    (y,) = apply(REGISTRY["batch_norm"](), product, *constants)
+    folded = fold_batch_norm(Graph((x,), (y,), ("y",)))
+    assert operators(folded) == ["conv", "add"]
+    assert np.isnan(interpret(folded, [np.ones((1, 2, 3), np.float32)])[0]).all()
+
+
 def scan_with_waste() -> Graph:
     b = GraphBuilder()
 

@@ -65,7 +65,8 @@ def _given(c: Context, index: int) -> bool:
 def _floats(c: Context, index: int, count: int) -> list[float]:
     """The numbers behind an input, one for each of `count` things."""
     values = [float(v) for v in np.ravel(c.const(index))]
-    c.require(len(values) == count, f"input {index} must hold {count} numbers")
+    sound = len(values) == count and all(map(math.isfinite, values))
+    c.require(sound, f"input {index} must hold {count} finite numbers")
     return values
 
 

@@ -34,8 +34,9 @@ def fold_batch_norm(graph: Graph) -> Graph:
     """Rebuilt values with one reader, which may therefore be replaced in place."""
 
     def step(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        affine = _affine(node.op.name, node.op, inputs)
-        folded = _fold(b, affine, exclusive) if affine is not None else None
+        with np.errstate(all="ignore"):  # weights may hold NaN, variances may be negative
+            affine = _affine(node.op.name, node.op, inputs)
+            folded = _fold(b, affine, exclusive) if affine is not None else None
         results = b.results(node.op, *inputs) if folded is None else (folded,)
         for old, new in zip(node.results, results, strict=True):
             if len(graph.users.get(old, ())) == 1 and old not in outputs:
