@@ -19,7 +19,6 @@ import onnxruntime
 import pytest
 
 Whet = Callable[..., Any]
-NOTE = "note: no native code generator is installed: the model runs in the interpreter\n"
 
 
 def test_version_and_help(whet: Whet) -> None:
@@ -44,7 +43,7 @@ def test_compile_then_run_the_artifact(whet: Whet, model: Path, tmp_path: Path) 
     results = tmp_path / "out.npz"
     done = whet("run", stored, "--input", f"x={tmp_path / 'x.npy'}", "-o", results, "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "(interpreter)" in done.stdout
+    assert "(native)" in done.stdout
     expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})
     with np.load(results) as got:
         np.testing.assert_allclose(got["y"], expected[0], rtol=1e-5)
@@ -80,7 +79,7 @@ def test_check_fails_with_code_6(whet: Whet, model: Path) -> None:
 
 def test_inspect(whet: Whet, model: Path, tmp_path: Path) -> None:
     done = whet("inspect", model)
-    assert done.stderr == "note: dimension 'N' of input 'x' is not given and set to 1\n" + NOTE
+    assert done.stderr == "note: dimension 'N' of input 'x' is not given and set to 1\n"
     assert "matmul(i0, c0)" in done.stdout
     exported = tmp_path / "optimised.onnx"
     document = json.loads(whet("inspect", model, "--json", "--onnx", exported, "-q").stdout)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from whet.build.placement import Storage
 from whet.build.plan import Step
 from whet.core.digest import digest_text
@@ -37,14 +35,8 @@ class ConstantStore:
             self._packed[key] = storage
         return self._packed[key]
 
-    def address(self, storage: Storage) -> int:
-        if storage not in self.arrays:
-            assert isinstance(storage.value, Constant)
-            self.arrays[storage] = np.ascontiguousarray(storage.value.array)
-        return address_of(self.arrays[storage])
-
-
-def address_of(array: Array) -> int:
-    """Where the array's first element is (`array.ctypes.data` takes ten times as long)."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    def array(self, storage: Storage) -> Array:
+        if storage in self.arrays:
+            return self.arrays[storage]
+        assert isinstance(storage.value, Constant)
+        return storage.value.array

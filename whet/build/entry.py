@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ENTRY = "whet_run"
-
 
 @dataclass(frozen=True, slots=True)
 class TableCall:
@@ -16,8 +14,8 @@ class TableCall:
     start: int
 
 
-def entry_ir(calls: Sequence[TableCall], forwarded: Sequence[tuple[int, int]]) -> str:
-    """`void @whet_run(ptr table, ptr arrays)`.
+def entry_ir(name: str, calls: Sequence[TableCall], forwarded: Sequence[tuple[int, int]]) -> str:
+    """`void @NAME(ptr table, ptr arrays)`.
 
     It copies the caller's arrays into the table, array number n to every position that is
     paired with n in `forwarded`, and then calls the kernels in order.
@@ -38,7 +36,7 @@ def entry_ir(calls: Sequence[TableCall], forwarded: Sequence[tuple[int, int]]) -
     declarations = [f"declare void @{s}(ptr)" for s in dict.fromkeys(c.symbol for c in calls)]
     return "\n".join([
         *declarations,
-        f"define void @{ENTRY}(ptr %table, ptr %arrays) nounwind {{",
+        f"define void @{name}(ptr %table, ptr %arrays) nounwind {{",
         *lines,
         "  ret void",
         "}",

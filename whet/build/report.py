@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """`reference` names the operators that run outside native code, with the reason."""
+    """`reference` says which operators run outside native code, and why."""
 
     segments: int
     kernels: int
@@ -16,7 +15,7 @@ class BuildReport:
     calls: int
     arena_bytes: int
     constant_bytes: int
-    reference: Mapping[str, str]
+    reference: tuple[str, ...]
 
     def lines(self) -> list[str]:
         """The report as text."""
@@ -24,4 +23,4 @@ class BuildReport:
             f"{self.kernels} kernels, {self.calls} calls, {self.segments} native segments, "
             f"{self.arena_bytes} bytes of working memory, {self.constant_bytes} of constants"
         )
-        return [first, *(f"not native: {name}: {why}" for name, why in self.reference.items())]
+        return [first, *(f"not native: {line}" for line in self.reference)]

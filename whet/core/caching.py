@@ -15,9 +15,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from whet.core.config import CacheConfig
 from whet.core.digest import digest_bytes
 from whet.core.errors import UsageError, check
+from whet.core.types import Array
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _DIGEST_LENGTH = len(digest_bytes())
@@ -56,6 +59,19 @@ class FileCache:
             _check_private(self.config.dir)
             path.parent.mkdir(mode=0o700, exist_ok=True)
             _write_atomically(path, digest_bytes(data).encode() + data)
+
+    def map(self, kind: str, key: str) -> Array | None:
+        """The bytes that were stored under the key, in memory only as far as they are read.
+
+        Nothing is checked but that there is an entry: whoever maps data knows a checksum.
+        """
+        if not self.config.enabled or not self.config.dir.exists():
+            return None
+        _check_private(self.config.dir)
+        try:
+            return np.memmap(self._path(kind, key), np.uint8, "r", _DIGEST_LENGTH)
+        except (OSError, ValueError):  # ValueError: an empty or shortened file
+            return None
 
     def _path(self, kind: str, key: str) -> Path:
         assert _NAME.fullmatch(kind), kind

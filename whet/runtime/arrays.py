@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
 import numpy as np
@@ -44,3 +46,29 @@ def _from_dlpack(value: Any, name: str) -> Array:
         # Each library has its own exception for what it cannot export (gradients, bfloat16).
         fail("WH3003", f"input '{name}' cannot be read through DLPack: {error}",
              kind=UsageError)  # fmt: skip
+
+
+def _described_address(array: Array) -> int:
+    """Where the first element is, by the interface that NumPy documents (a microsecond)."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+_DATA_FIELD = 2 * ctypes.sizeof(ctypes.c_void_p)
+"""Where CPython keeps the pointer of an array: behind the reference count and the type."""
+
+
+def _stored_address(array: Array) -> int:
+    """The same, read from the array object itself: five times as fast."""
+    return ctypes.c_size_t.from_address(id(array) + _DATA_FIELD).value
+
+
+def _fields_are_known() -> bool:
+    """Whether arrays look inside as expected (an interpreter without a lock differs)."""
+    probe = np.zeros(4)
+    return sys.implementation.name == "cpython" and all(
+        _stored_address(a) == _described_address(a) for a in (probe, probe[1:])
+    )
+
+
+address_of = _stored_address if _fields_are_known() else _described_address

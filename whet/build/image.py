@@ -1,0 +1,141 @@
+"""A native segment as data: everything that running it takes, and how it is kept in the cache.
+
+An image holds machine code, so it is never part of an artifact; it lives in the cache of its
+owner, where a damaged entry counts as absent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from whet.core.caching import FileCache
+from whet.core.types import Array
+
+ALIGNMENT = 64
+_MAPPED_OFFSET = 32
+"""Bytes in front of the constants in their file, so that they are aligned when mapped: a cache
+entry starts with a digest of 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One entry of the table of addresses: where a kernel's parameter is.
+
+    `kind` is arena or constant, and `at` the offset in bytes; or kind is array, and `at` is
+    the number of one of the caller's arrays, inputs before outputs.
+    """
+
+    kind: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallNote:
+    """A kernel that the segment calls: its symbol, the first slot of its parameters, what
+    the model calls it, and what it computes."""
+
+    symbol: str
+    start: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentImage:
+    """Objects, the table of addresses, and the sizes of working memory and constants."""
+
+    objects: tuple[bytes, ...]
+    slots: tuple[Slot, ...]
+    calls: tuple[CallNote, ...]
+    arena_bytes: int
+    constants: Array
+    """All constants in the order in which kernels read them, as bytes."""
+
+
+def aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def aligned_zeros(nbytes: int) -> Array:
+    """Zeroed bytes that start at an aligned address."""
+    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
+    """The bytes of all arrays one after the other, each aligned, and where each starts."""
+    starts, end = [], 0
+    for array in arrays:
+        starts.append(end)
+        end += aligned(array.nbytes)
+    joined = aligned_zeros(end)
+    for array, start in zip(arrays, starts):
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        joined[start : start + raw.size] = raw
+    return joined, starts
+
+
+# ------------------------------------------------------------------------------------- storing
+def store_image(image: SegmentImage, cache: FileCache, key: str) -> SegmentImage:
+    """Keeps the image; the result maps its constants from the file if that worked."""
+    head = {
+        "slots": [[s.kind, s.at] for s in image.slots],
+        "calls": [asdict(c) for c in image.calls],
+        "arena_bytes": image.arena_bytes,
+        "constant_bytes": image.constants.size,
+        "checksum": _checksum(image.constants),
+        "lengths": [len(o) for o in image.objects],
+    }
+    text = json.dumps(head).encode()
+    cache.put("segment", key, len(text).to_bytes(8, "little") + text + b"".join(image.objects))
+    if image.constants.size:
+        cache.put("constants", key, bytes(_MAPPED_OFFSET) + image.constants.tobytes())
+    return load_image(cache, key) or image
+
+
+def load_image(cache: FileCache, key: str) -> SegmentImage | None:
+    """The image that was kept under the key, with its constants mapped, or None."""
+    data = cache.get("segment", key)
+    if data is None:
+        return None
+    end = 8 + int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:end])
+    constants = _map_constants(cache, key, head["constant_bytes"])
+    if constants is None or _checksum(constants) != head["checksum"]:
+        return None
+    objects = []
+    for length in head["lengths"]:
+        objects.append(data[end : end + length])
+        end += length
+    return SegmentImage(
+        tuple(objects),
+        tuple(Slot(kind, at) for kind, at in head["slots"]),
+        tuple(CallNote(**fields) for fields in head["calls"]),
+        head["arena_bytes"],
+        constants,
+    )
+
+
+def _map_constants(cache: FileCache, key: str, nbytes: int) -> Array | None:
+    if not nbytes:
+        return np.zeros(0, np.uint8)
+    mapped = cache.map("constants", key)
+    if mapped is None or mapped.size != _MAPPED_OFFSET + nbytes:
+        return None
+    return mapped[_MAPPED_OFFSET:]
+
+
+def _checksum(data: Array) -> int:
+    """Tells damage from intact data at the speed of memory.
+
+    Not a digest: only the owner of the cache can write there, and it guards against accidents.
+    """
+    words = data[: data.size // 8 * 8].view(np.uint64)
+    if not words.size:
+        return int(data.sum())
+    return int(np.add.reduce(words)) ^ int(np.bitwise_xor.reduce(words)) << 1
