@@ -37,8 +37,8 @@ class TensorSpec:
 class Signature:
     """The ports of a model, their tensors, and the values that some inputs must have.
 
-    `guards` holds the inputs whose value shapes depend on (contract 8 of the design): the
-    program is right for these values only and does not take them as arguments.
+    `guards` holds the inputs whose value shapes depend on: the program is right for these
+    values only and does not take them as arguments.
     """
 
     arguments: tuple[Port, ...]
