@@ -376,3 +376,32 @@ def test_shapes_and_numbers_that_an_operator_cannot_have(made, message):
     with pytest.raises(UnsupportedError) as raised:
         import_model(made)
     assert re.search(message, str(raised.value))
+
+
+def test_shape_arithmetic_of_exporters_folds_away():
+    """x.view(x.size(0), -1, heads, x.size(-1) // heads).transpose(1, 2), as it is exported."""
+    steps = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape first", "batch", axis=0),
+        node("Shape", "x", "again"),
+        node("Gather", "again last", "width", axis=0),
+        node("Constant", "", "heads", value_int=2),
+        node("Div", "width heads", "size"),
+        node("Cast", "size", "cast", to=I64),
+        *(node("Unsqueeze", f"{name} zero", f"{name}1") for name in ("batch", "heads", "cast")),
+        node("Concat", "batch1 rest heads1 cast1", "target", axis=0),
+        node("Reshape", "x target", "split"),
+        node("Transpose", "split", "y", perm=[0, 2, 1, 3]),
+    ]
+    constants = {
+        "first": np.array(0),
+        "last": np.array(-1),
+        "zero": np.array([0]),
+        "rest": np.array([-1]),
+    }
+    made = model(steps, [tensor("x", ["batch", "length", 6])], [tensor("y")], constants)
+    imported = import_model(made, {"x": (2, 5, 6)})
+    assert [n.op.name for n in imported.graph.nodes] == ["reshape", "transpose"]
+    x = np.arange(60, dtype=np.float32).reshape(2, 5, 6)
+    (y,) = call(imported, x=x)
+    np.testing.assert_array_equal(y, x.reshape(2, 5, 2, 3).swapaxes(1, 2))
