@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from whet.core.errors import UsageError, WhetError, fail
-from whet.core.types import Array
+from whet.core.types import Array, Shape
 from whet.graph.graph import Graph
 from whet.runtime.executable import Executable
 from whet.runtime.ports import Misfit
@@ -36,6 +39,28 @@ class Program:
     graph: Graph
     executable: Executable
     rest: Programs | None = None
+
+    @cached_property
+    def plain_types(self) -> tuple[tuple[Any, Shape], ...] | None:
+        """NumPy type and shape of each argument if the program takes and gives tensors only,
+        so that a call with such arrays needs no arranging; else None."""
+        s = self.signature
+        in_order = [p.structure for p in s.arguments] == list(range(len(s.inputs)))
+        out_order = [p.structure for p in s.results] == list(range(len(s.outputs)))
+        known = all(None not in spec.shape for spec in s.inputs)
+        if self.rest is not None or s.guards or not (in_order and out_order and known):
+            return None
+        return tuple((spec.dtype.numpy, spec.shape) for spec in s.inputs)  # type: ignore[misc]
+
+    def fits_plainly(self, arrays: Sequence[Any]) -> bool:
+        """Whether the executable can be called with these arrays as they are."""
+        types = self.plain_types
+        if types is None or len(types) != len(arrays):
+            return False
+        for array, (dtype, shape) in zip(arrays, types):
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return False
+        return True
 
     def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
         """The results of the model by name, for flat arrays that fit the signature."""

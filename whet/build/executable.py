@@ -12,6 +12,7 @@ from whet.build.segment import NativeSegment
 from whet.core.types import Array
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ops.base import Op
+from whet.runtime.arrays import is_ready
 from whet.runtime.executable import own_results
 
 
@@ -93,7 +94,7 @@ def _report(
 def _are_separate(out: Sequence[Array], inputs: Sequence[Array]) -> bool:
     """True when results can be written where they belong while the inputs are being read."""
     for number, array in enumerate(out):
-        if not (array.flags.c_contiguous and array.flags.aligned):
+        if not is_ready(array):
             return False
         if any(np.may_share_memory(array, a) for a in (*inputs, *out[:number])):
             return False

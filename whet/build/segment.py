@@ -12,7 +12,7 @@ from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.types import Array
 from whet.graph.graph import Graph
-from whet.runtime.arrays import address_of
+from whet.runtime.arrays import address_of, is_ready
 
 ENTRY = "whet_run"
 
@@ -41,17 +41,15 @@ class NativeSegment:
         except IndexError:
             context = Context(self)
         results = out if out is not None else [np.empty(s, d) for s, d in self._outputs]
-        held = []  # copies must live until the call has returned
-        number = 0
+        pointers, held, number = context.pointers, [], 0
         for array in inputs:
-            flags = array.flags
-            if not (flags.c_contiguous and flags.aligned):
+            if not is_ready(array):
                 array = np.array(array, order="C")
-                held.append(array)
-            context.pointers[number] = address_of(array)
+                held.append(array)  # must live until the call has returned
+            pointers[number] = address_of(array)
             number += 1
         for array in results:
-            context.pointers[number] = address_of(array)
+            pointers[number] = address_of(array)
             number += 1
         self.threads.apply()
         self.entry(context.table_address, context.pointers_address)
