@@ -81,7 +81,7 @@ def _scalar_product(a: Kind, s: Kind) -> Iterator[Op]:
 
 
 def _matmul(a: Kind, b: Kind) -> Iterator[Op]:
-    if len(a.shape) == len(b.shape) >= 2 and a.shape[-1] == b.shape[-2]:
+    if len(a.shape) == len(b.shape) in (2, 3) and a.shape[-1] == b.shape[-2]:
         yield MatMul()
 
 
@@ -154,8 +154,7 @@ def _split(x: Kind) -> Iterator[Op]:
 def _enlarge(kernel: Shape) -> Propose:
     def propose(w: Kind) -> Iterator[Op]:
         if len(w.shape) == 4 and _is_weight(w) and w.shape[2:] != kernel:
-            if all(k >= d and (k - d) % 2 == 0 for k, d in zip(kernel, w.shape[2:])):
-                yield Enlarge(kernel)
+            yield Enlarge(kernel)
 
     return propose
 

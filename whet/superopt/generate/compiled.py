@@ -1,4 +1,4 @@
-"""Compiling the inner loops with Numba, which the extra `rules` brings; only this module names it."""
+"""Compiling the inner loops with Numba, which the extra `rules` brings."""
 
 from __future__ import annotations
 

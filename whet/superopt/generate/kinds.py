@@ -58,10 +58,23 @@ def plain(shape: Shape, role: Role) -> Kind:
 @cache
 def axis_links(op: Op, shapes: tuple[Shape, ...]) -> tuple[tuple[tuple[Link, ...], ...], ...]:
     """For every output and axis: the input axes that are read at exactly the same position."""
+    return tuple(spatial for spatial, _ in _links(op, shapes))
+
+
+@cache
+def contracted_links(op: Op, shapes: tuple[Shape, ...]) -> tuple[tuple[Link, ...], ...]:
+    """The input axes that are summed over together, one entry per axis of the sum."""
+    return tuple(links for _, reduced in _links(op, shapes) for links in reduced)
+
+
+def _links(
+    op: Op, shapes: tuple[Shape, ...]
+) -> list[tuple[tuple[tuple[Link, ...], ...], tuple[tuple[Link, ...], ...]]]:
+    """By output: the links of its axes, and those of the axes that it reduces."""
     inputs = tuple(placeholder(s, f32, f"in{n}") for n, s in enumerate(shapes))
     outputs = op.compute_tensors(inputs)
     if len(stages(outputs)) > len(inputs) + len(outputs):
-        return tuple(((),) * t.rank for t in outputs)
+        return [(((),) * t.rank, ()) for t in outputs]
     found = []
     for output in outputs:
         assert isinstance(output, Compute)
@@ -69,10 +82,12 @@ def axis_links(op: Op, shapes: tuple[Shape, ...]) -> tuple[tuple[tuple[Link, ...
         for e in subexpressions(output.body):
             if isinstance(e, Read):
                 for n, index in enumerate(e.indices):
-                    if isinstance(index, Axis) and index in links:
-                        links[index][(inputs.index(e.tensor), n)] = None  # type: ignore[arg-type]
-        found.append(tuple(tuple(links[axis]) for axis in output.axes))
-    return tuple(found)
+                    if isinstance(index, Axis):
+                        source = next(k for k, t in enumerate(inputs) if t is e.tensor)
+                        links.setdefault(index, {})[source, n] = None
+        spatial = tuple(tuple(links.pop(axis)) for axis in output.axes)
+        found.append((spatial, tuple(tuple(v) for v in links.values())))
+    return found
 
 
 def result_kinds(op: Op, kinds: Sequence[Kind], shapes: Sequence[Shape]) -> tuple[Kind, ...]:

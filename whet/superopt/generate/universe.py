@@ -8,6 +8,7 @@ them are told apart by a few elements without being computed as a whole.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from whet.superopt.generate.evaluate import (
     sample_rows,
 )
 from whet.superopt.generate.field import DRAWS, PRIME, small_signed, uniform
-from whet.superopt.generate.forms import Form, NotPolynomialError, make_forms
+from whet.superopt.generate.forms import Form, make_forms
 from whet.superopt.generate.kinds import Kind, result_kinds
 from whet.superopt.generate.pools import Pool
 from whet.superopt.generate.scramble import scramble, scrambled_text
@@ -349,7 +350,7 @@ class Universe:
         edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-1))
         first_pair = self.pairs - len(a)
         tasks = []
-        for low, high in zip(edges[:-1], edges[1:]):
+        for low, high in itertools.pairwise(edges):
             at = order[low]
             for instance in self._instances(int(self.kind[a[at]]), int(kinds_b[at])):
                 for start in range(low, high, CHUNK):
@@ -512,7 +513,7 @@ class Universe:
         groups = of_task * 2 + output
         order = np.argsort(groups, kind="stable")
         edges = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
-        for low, high in zip(edges[:-1], edges[1:]):
+        for low, high in itertools.pairwise(edges):
             chosen = order[low:high]
             task, k = tasks[of_task[chosen[0]]], int(output[chosen[0]])
             at = position[chosen] - (ends[of_task[chosen[0]]] - len(task.a))

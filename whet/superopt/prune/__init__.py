@@ -1,0 +1,1 @@
+"""From graphs of equal value to the few rewrites that matter."""

@@ -1,0 +1,92 @@
+"""Pairs of graphs with the same fingerprint, without those that share an application.
+
+In terms of values both of TASO's tests for common subgraphs are one: two graphs that contain the
+same operator on the same values share that part, at the inputs or at the outputs, and a smaller
+rule says the rest.  A pair of graphs that are both in unconnected pieces says nothing either:
+each piece is a rule of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whet.core.types import Array
+from whet.superopt.generate.compiled import compiled
+from whet.superopt.generate.universe import Universe
+
+ABSENT = np.int32(np.iinfo(np.int32).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Graphs as rows of application numbers, pairs as row numbers, and what was counted."""
+
+    graphs: Array
+    """[n, size] applications, ended by ABSENT."""
+    pairs: Array
+    visited: int
+    distinct: int
+    raw: int
+    """All pairs of equal fingerprint."""
+
+
+@compiled
+def _select(prints: Any, order: Any, graphs: Any, connected: Any) -> Any:
+    """The pairs of equal fingerprint that share nothing, with the number of all pairs."""
+    found = np.empty((1024, 2), np.int64)
+    n = 0
+    raw = 0
+    distinct = 0
+    low = 0
+    size = graphs.shape[1]
+    while low < len(order):
+        high = low + 1
+        while high < len(order) and prints[order[high]] == prints[order[low]]:
+            high += 1
+        distinct += 1
+        members = high - low
+        raw += members * (members - 1) // 2
+        for i in range(low, high):
+            for j in range(i + 1, high):
+                x, y = order[i], order[j]
+                if not connected[x] and not connected[y]:
+                    continue
+                shared = False
+                for p in range(size):
+                    for q in range(size):
+                        if graphs[x, p] == graphs[y, q] and graphs[x, p] != ABSENT:
+                            shared = True
+                if shared:
+                    continue
+                if n == len(found):
+                    more = np.empty((2 * n, 2), np.int64)
+                    more[:n] = found
+                    found = more
+                found[n, 0] = min(x, y)
+                found[n, 1] = max(x, y)
+                n += 1
+        low = high
+    return found[:n], raw, distinct
+
+
+def equal_pairs(universe: Universe, size: int, *, shard: int = 0, shards: int = 1) -> Pairs:
+    """The pairs among all graphs of up to `size` operators whose fingerprint is in the shard."""
+    prints, graphs = [], []
+    visited = 0
+    for n in range(1, size + 1):
+        f, g, seen, _, _ = universe.graphs(n, shard=shard, shards=shards)
+        wide = np.full((len(g), size), ABSENT, np.int32)
+        wide[:, :n] = g
+        prints.append(f)
+        graphs.append(wide)
+        visited += seen
+    f, g = np.concatenate(prints), np.concatenate(graphs)
+    connected = g[:, 0] >= 0
+    g[:, 0] = np.where(connected, g[:, 0], ~g[:, 0])
+    order = np.argsort(f, kind="stable")
+    pairs, raw, distinct = _select(f, order, g, connected)
+    used, rows = np.unique(pairs, return_inverse=True)
+    return Pairs(g[used], rows.reshape(-1, 2), visited, distinct, raw)
