@@ -17,7 +17,14 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.contraction import Contraction
-from whet.schedule.model import FMA_LATENCY, FMA_PER_CYCLE_256, GHZ, LOADS_PER_CYCLE, lanes_for
+from whet.schedule.model import (
+    FMA_LATENCY,
+    FMA_PER_CYCLE_256,
+    GHZ,
+    LOADS_PER_CYCLE,
+    contraction_costs,
+    lanes_for,
+)
 from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
 from whet.schedule.winograd import (
     Winograd,
@@ -41,10 +48,18 @@ as much; from here on they lose at most about twice as much.
 STEP_NS = 40.0
 
 
-def with_weights(ns: float, nbytes: float, target: Target) -> float:
+def with_weights(ns: Array, nbytes: float, target: Target) -> Array:
     """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
     arrival = nbytes / target.calibration.get("memory_bytes_per_ns", MEMORY_BYTES_PER_NS)
-    return max(ns, arrival) + 0.1 * min(ns, arrival)
+    result: Array = np.maximum(ns, arrival) + 0.1 * np.minimum(ns, arrival)
+    return result
+
+
+def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """The costs of a contraction together with the arrival of its weights."""
+    costs = contraction_costs(c, target, threads, holes)
+    nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
+    return with_weights(costs, nbytes, target) if c.b_is_constant else costs
 
 
 def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array]:
@@ -67,11 +82,22 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
                 if block and (block >= rows or w.shifts or not fits):
                     continue
                 chunks = {panels} if block else {panels, -(-panels // (4 * threads)), 1}
-                # Hints help a panel that is used more than once; a stream needs none.
-                prefetch = int(-(-(block or rows) // mr) > 1)
+                prefetch = int(_hints_pay(w, mr, nv * lanes, block, rows, target))
                 found += [(m, mr, nv, lanes, block, chunk, prefetch) for chunk in chunks]
     names = ("m", "mr", "nv", "lanes", "block", "panels_per_chunk", "prefetch")
     return dict(zip(names, np.array(found, dtype=np.int64).reshape(-1, len(names)).T))
+
+
+def _hints_pay(w: Winograd, mr: int, width: int, block: int, rows: int, target: Target) -> bool:
+    """Whether to ask for the next panel while the present one is used.
+
+    It pays when the panel is used by several tiles.  Otherwise weights are one long stream, which
+    the machine foresees unless panels are short.
+    """
+    if (block or rows) > mr:
+        return True
+    panel_bytes = w.channels * w.reach * width * w.reduce.dtype.itemsize
+    return not block and panel_bytes <= target.l1d_bytes
 
 
 def _tiles(w: Winograd, m: int) -> int:
@@ -136,7 +162,7 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     share = np.ceil(steps / threads) / (steps / threads)
     time = work * share / threads / GHZ + steps * STEP_NS / threads
     time = time + np.where(blocked, 1, 3) * FORK_JOIN_NS * (threads > 1)
-    return np.array([with_weights(float(t), weight_bytes, target) for t in time])
+    return with_weights(time, weight_bytes, target)
 
 
 def _transform_cycles(count: int, run: int, matrix: Array, rank: int, lanes: Array) -> Array:
@@ -171,4 +197,5 @@ def cheaper_winograd(
     if w is None or found is None:
         return None
     nbytes = c.depth * c.columns * c.reduce.dtype.itemsize
-    return (w, found[1]) if found[0] < with_weights(direct_ns, nbytes, target) else None
+    direct = float(with_weights(np.asarray(direct_ns), nbytes, target))
+    return (w, found[1]) if found[0] < direct else None

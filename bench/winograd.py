@@ -1,0 +1,113 @@
+"""Winograd against direct convolution, both as the analytic model schedules them.
+
+    python -m bench.winograd [--target cpu] [--threads 1] [--rounds 40] [--cold]
+
+The layers are the 3x3 convolutions with stride 1 of ResNet-50, with bias, residual and relu, and
+some others.  Both kernels are called in turn in one process; the least time counts.  With --cold
+the weights come from memory: more copies than the caches hold take turns.  Errors are root mean
+squares relative to the result in double precision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from tests.build.guard_pages import GuardedMemory
+from tests.schedule.windows import Bound, Windows, native
+from whet.codegen.llvm.poolcode import process_pool
+from whet.core.caching import FileCache
+from whet.core.config import process_config
+from whet.core.target import find_target
+from whet.core.types import Array
+from whet.ir.tensor import Compute, Tensor
+from whet.schedule.contraction import find_contraction, lower_contraction
+from whet.schedule.kernel import Kernel
+from whet.schedule.model import best_tiling
+from whet.schedule.winograd import find_winograd, lower_winograd
+from whet.schedule.winograd_model import best_winograd
+
+LAYERS = {
+    "64@56": (Windows((56, 56), 64, 64, epilogue=True), 2.2),
+    "128@28": (Windows((28, 28), 128, 128, epilogue=True), 2.2),
+    "256@14": (Windows((14, 14), 256, 256, epilogue=True), 2.2),
+    "512@7": (Windows((7, 7), 512, 512, epilogue=True), 1.3),
+    "64@112": (Windows((112, 112), 64, 64, epilogue=True), None),
+    "128@56": (Windows((56, 56), 128, 128, epilogue=True), None),
+    "256@400 (1-D)": (Windows((400,), 256, 256, epilogue=True), None),
+    "64@8x28x28 (3-D)": (Windows((8, 28, 28), 64, 64, epilogue=True), None),
+}
+"""Layers, and how many times faster the issue wants them."""
+COLD_BYTES = 128 << 20
+
+
+class Contestant:
+    """One kernel of a layer, with the least time of a call so far."""
+
+    def __init__(self, case: Windows, kernel: Kernel, bound: Bound, cold: bool) -> None:
+        self.bound, self.best, self.calls = bound, float("inf"), 0
+        (self.slot,) = (n for n, a in enumerate(kernel.arguments) if isinstance(a, Compute))
+        self.copies = weight_copies(case, kernel.arguments[self.slot]) if cold else []
+        bound.call()
+        error = bound.result.astype(np.float64) - case.expected
+        self.error = float(np.sqrt(np.mean(error**2) / np.mean(case.expected**2)))
+
+    def turn(self) -> None:
+        if self.copies:
+            self.bound.addresses[self.slot] = self.copies[self.calls].ctypes.data
+            self.calls = (self.calls + 1) % len(self.copies)
+        start = time.perf_counter()
+        self.bound.call()
+        self.best = min(self.best, time.perf_counter() - start)
+
+
+def weight_copies(case: Windows, argument: Tensor) -> list[Array]:
+    """Enough copies of the packed weights to find each cold again when its turn comes."""
+    memory = GuardedMemory(at_end=False)
+    first = case.argument(argument, memory)
+    count = COLD_BYTES // argument.type.nbytes + 1
+    return [first, *(memory.copy(first, argument.type) for _ in range(count))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--cold", action="store_true", help="weights come from memory")
+    arguments = parser.parse_args()
+    cache = FileCache(process_config().cache)
+    target, threads = find_target(arguments.target, cache), arguments.threads
+    pool = process_pool(cache)
+    pool.set_threads(threads)
+    print(f"{target.cpu}, {threads} threads, {'cold' if arguments.cold else 'hot'} weights, us")
+    print(f"{'layer':18}{'direct':>9}{'model':>9}{'Winograd':>10}{'model':>9}{'ratio':>7}"
+          f"{'wanted':>8}{'error':>10}{'of direct':>10}  schedule")  # fmt: skip
+    for name, (case, wanted) in LAYERS.items():
+        c, w = find_contraction(case.task), find_winograd(case.task)
+        assert c is not None
+        assert w is not None
+        chosen = best_winograd(w, target, threads)
+        assert chosen is not None
+        direct_ns, tiling = best_tiling(c, target, threads)
+        kernels = [lower_contraction(c, tiling, "k"), lower_winograd(w, chosen[1], "k")]
+        direct, fast = (
+            Contestant(
+                case, k,
+                case.bind(k, native(k, target, pool.symbols), GuardedMemory(at_end=False)),
+                arguments.cold,
+            )
+            for k in kernels
+        )  # fmt: skip
+        for _ in range(arguments.rounds):
+            direct.turn()
+            fast.turn()
+        print(f"{name:18}{direct.best * 1e6:9.0f}{direct_ns / 1e3:9.0f}{fast.best * 1e6:10.0f}"
+              f"{chosen[0] / 1e3:9.0f}{direct.best / fast.best:7.2f}{wanted or '':>8}"
+              f"{fast.error:10.1e}{fast.error / direct.error:10.2f}  {chosen[1]}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
