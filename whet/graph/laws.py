@@ -14,7 +14,7 @@ from whet.graph.terms import Term, read_equation, tensor_names
 from whet.ops.base import Law
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReadLaw:
     """A law with its text read.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TypedDict
 
 import numpy as np
 
@@ -24,7 +25,17 @@ COLUMNS_LIMIT_BYTES = 256 << 20
 # Attributes of the laws' examples: uneven strides and pads, so that no law holds by symmetry.
 UNEVEN = "strides=[1, 2], pads=[1, 0, 1, 2], dilations=[1, 1]"
 ANY = "strides=s, pads=p, dilations=d"
-EXAMPLE: dict[str, Shape] = {"s": (1, 2), "p": (1, 0, 1, 2), "d": (1, 1)}
+
+
+class Example(TypedDict):
+    """Values of the attribute variables."""
+
+    s: Shape
+    p: Shape
+    d: Shape
+
+
+EXAMPLE = Example(s=(1, 2), p=(1, 0, 1, 2), d=(1, 1))
 POINT = "strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]"
 SPREAD = "strides=[2, 1], pads=[0, 1, 1, 0], dilations=[1, 1], output_padding=[1, 0]"
 
@@ -288,11 +299,11 @@ class ConvTranspose(Op):
         law(f"conv_transpose(x, add(w, v), {SPREAD}, groups=2) = "
             f"add(conv_transpose(x, w, {SPREAD}, groups=2), "
             f"conv_transpose(x, v, {SPREAD}, groups=2))", "real",
-            x=(2, 4, 3, 4), w=(4, 3, 3, 2), v=(4, 3, 3, 2)),
+            when=("shape(w) == shape(v)",), x=(2, 4, 3, 4), w=(4, 3, 3, 2), v=(4, 3, 3, 2)),
         law(f"conv_transpose(add(x, y), w, {SPREAD}, groups=2) = "
             f"add(conv_transpose(x, w, {SPREAD}, groups=2), "
             f"conv_transpose(y, w, {SPREAD}, groups=2))", "real",
-            x=(2, 4, 3, 4), y=(2, 4, 3, 4), w=(4, 3, 3, 2)),
+            when=("shape(x) == shape(y)",), x=(2, 4, 3, 4), y=(2, 4, 3, 4), w=(4, 3, 3, 2)),
         law(f"concat(conv_transpose(x, w, {SPREAD}, groups=2), "
             f"conv_transpose(y, w, {SPREAD}, groups=2), axis=0) = "
             f"conv_transpose(concat(x, y, axis=0), w, {SPREAD}, groups=2)", "exact",

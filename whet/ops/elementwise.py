@@ -124,9 +124,10 @@ def moves_through(name: str, *inputs: str) -> tuple[Law, ...]:
     whole = tuple(f"shape({inputs[0]}) == shape({x})" for x in inputs[1:])
     whole += tuple(f"shape({inputs[0]}2) == shape({x}2)" for x in inputs[1:])
     return (
-        law(f"{name}({turned}) = transpose({name}({plain}), perm=p)", "exact", **first, p=(1, 0)),
-        law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=k)", "exact",
-            when=whole, **both, k=0),
+        Law(f"{name}({turned}) = transpose({name}({plain}), perm=p)", "exact",
+            (*first.items(), ("p", (1, 0)))),
+        Law(f"{name}({joined}) = concat({name}({plain}), {name}({primed}), axis=k)", "exact",
+            (*both.items(), ("k", 0)), whole),
     )  # fmt: skip
 
 

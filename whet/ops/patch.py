@@ -71,7 +71,7 @@ class Col2Im(Op):
 
     axioms = (
         law(f"col2im(add(x, y), {FOLD}) = add(col2im(x, {FOLD}), col2im(y, {FOLD}))", "real",
-            x=(2, 12, 9), y=(2, 12, 9)),
+            when=("shape(x) == shape(y)",), x=(2, 12, 9), y=(2, 12, 9)),
         law(f"col2im(concat(x, y, axis=1), {FOLD}) = "
             f"concat(col2im(x, {FOLD}), col2im(y, {FOLD}), axis=1)", "exact",
             x=(2, 12, 9), y=(2, 6, 9)),
@@ -223,13 +223,13 @@ class DeformConv(Op):
             "dilations=[1, 1]) = add("
             "deform_conv(x, w, o, m, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]), "
             "deform_conv(x, v, o, m, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]))",
-            "real", x=(1, 2, 4, 4), w=(3, 2, 2, 2), v=(3, 2, 2, 2),
+            "real", when=("shape(w) == shape(v)",), x=(1, 2, 4, 4), w=(3, 2, 2, 2), v=(3, 2, 2, 2),
             o=(1, 8, 3, 3), m=(1, 4, 3, 3)),
         law("deform_conv(add(x, y), w, o, m, strides=[1, 1], pads=[0, 0, 0, 0], "
             "dilations=[1, 1]) = add("
             "deform_conv(x, w, o, m, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]), "
             "deform_conv(y, w, o, m, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]))",
-            "real", x=(1, 2, 4, 4), y=(1, 2, 4, 4), w=(3, 2, 2, 2),
+            "real", when=("shape(x) == shape(y)",), x=(1, 2, 4, 4), y=(1, 2, 4, 4), w=(3, 2, 2, 2),
             o=(1, 8, 3, 3), m=(1, 4, 3, 3)),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ an operator from outside the package is treated like any other.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from whet.core.dtypes import f32
 from whet.core.errors import OperatorError, WhetError
 from whet.core.types import Shape, TensorType
-from whet.graph.attributes import Expression, Measure, Name, evaluate, walk
+from whet.graph.attributes import Expression, Infix, Literal, Measure, Name, evaluate, walk
 from whet.graph.terms import Apply, Number, Term, Variable, attribute_names, subterms, tensor_names
 from whet.ops.base import REGISTRY, Op, OutputType
 
@@ -59,6 +59,34 @@ class Assignment:
         return " ".join((*shapes, *(f"{n}={_listed(v)}" for n, v in self.attributes)))
 
 
+def read_assignment(text: str, tensors: Collection[str]) -> Assignment:
+    """The assignment that prints as this text; `tensors` tells shapes from attributes."""
+    shapes: list[tuple[str, Shape]] = []
+    attributes: list[tuple[str, Any]] = []
+    for piece in text.split():
+        name, _, value = piece.partition("=")
+        if name in tensors:
+            shapes.append((name, _numbers(value)))
+        else:
+            listed = value.startswith("[")
+            attributes.append((name, _numbers(value) if listed else _scalar(value)))
+    return Assignment(tuple(shapes), tuple(attributes))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    inner = text.strip("[]")
+    return tuple(map(int, inner.split(","))) if inner else ()
+
+
+def _scalar(text: str) -> int | bool | float | str:
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return float(text) if "." in text or "e" in text else int(text)
+    except ValueError:
+        return text
+
+
 def _listed(value: Any) -> str:
     return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
 
@@ -84,6 +112,8 @@ class Typing:
         inputs = [t for i in term.inputs for t in self.types(i)]
         op = term.make(self.attributes, self.shapes)
         found = op.infer_types(tuple(t for t in inputs if isinstance(t, TensorType)))
+        if any(isinstance(t, TensorType) and 0 in t.shape for t in found):
+            raise OperatorError("WH1102", f"{term.op} gives nothing")  # and would show nothing
         if term.result is None:
             return found
         if term.result >= len(found):
@@ -124,8 +154,8 @@ POOLS: tuple[tuple[int, ...], ...] = (
 )
 """Extents to choose from, one pool per attempt in turn."""
 
-TRIES_PER_TENSOR = 160
-STEPS = 3000
+TRIES_PER_TENSOR = 80
+STEPS = 600
 """Candidates that one attempt may look at before it gives up."""
 
 
@@ -134,9 +164,11 @@ def assignments(
     count: int,
     seed: int,
     pools: Sequence[tuple[int, ...]] = POOLS,
-    attempts: int | None = None,
+    largest: int | None = None,
 ) -> tuple[Assignment, ...]:
     """Up to `count` different assignments that together show as many features as possible.
+
+    Extents of inputs are at most `largest`.
 
     About three times as many are found first; then one after the other is taken that adds a
     feature (`features`) which the fewest of those taken so far have.
@@ -144,13 +176,13 @@ def assignments(
     rng = np.random.default_rng(seed)
     found: dict[Assignment, None] = {}
     fruitless = 0
-    for n in range(attempts or 5 * count):
+    for n in range(5 * count):
         before = len(found)
-        at = _Search(claim, pools[n % len(pools)], rng).run()
+        at = _Search(claim, pools[n % len(pools)], rng, largest).run()
         if at is not None:
             found[at] = None
         fruitless = fruitless + 1 if len(found) == before else 0
-        if len(found) >= 3 * count or fruitless >= 30 + count:
+        if len(found) >= 3 * count or fruitless >= (30 if found else 12):
             break
     return _spread(claim, tuple(found), count)
 
@@ -175,7 +207,9 @@ def features(claim: Claim, at: Assignment) -> frozenset[str]:
     shapes, attributes = dict(at.shapes), dict(at.attributes)
     typing = Typing(shapes, attributes)
     found: set[str] = {f"{n}={v}" for n, v in at.attributes}
-    found |= {f"{n}{k}=1" for n, s in at.shapes for k, d in enumerate(s) if d == 1}
+    for name, shape in at.shapes:
+        found.add(f"{name} {'has' if 1 in shape else 'has no'} 1")
+        found |= {f"{name} odd {k}" for k, d in enumerate(shape) if d % 2 and d > 1}
     for (a, s), (b, t) in itertools.combinations(at.shapes, 2):
         found.add(f"{a},{b} {'same' if s == t else 'differ'}")
         if len(s) == len(t):
@@ -211,29 +245,35 @@ def _hard_attributes(op: Op, inputs: Sequence[Shape]) -> set[str]:
 class _Search:
     """One random attempt to find an assignment, with backtracking over the tensors."""
 
-    def __init__(self, claim: Claim, pool: tuple[int, ...], rng: np.random.Generator) -> None:
-        self.claim, self.pool, self.rng = claim, pool, rng
+    def __init__(
+        self,
+        claim: Claim,
+        pool: tuple[int, ...],
+        rng: np.random.Generator,
+        largest: int | None = None,
+    ) -> None:
+        self.claim, self.pool, self.rng, self.largest = claim, pool, rng, largest
         self.ranks = dict(claim.ranks)
         self.attributes: dict[str, Any] = {}
+        self.sampled: dict[str, Shape] = {}
         self.steps = 0
         self.order = tuple(dict.fromkeys(n for t in claim.sides for n in tensor_names(t)))
         self.order += tuple(n for n in self.ranks if n not in self.order)
         self.due = self._due()
 
     def run(self) -> Assignment | None:
-        if not self._draw_attributes():
-            return None
+        self._draw_attributes()
         shapes = self._extend({}, 0)
         if shapes is None:
             return None
         ordered = tuple((n, shapes[n]) for n, _ in self.claim.ranks)
         values = tuple((n, self.attributes[n]) for n in self.claim.attributes)
-        return Assignment(ordered, values)
+        found = Assignment(ordered, values)
+        return found if self.order or fits(self.claim, found) else None
 
     # --------------------------------------------------------------------------- attributes
-    def _draw_attributes(self) -> bool:
+    def _draw_attributes(self) -> None:
         """Attribute variables take the values of a random sample of their operator."""
-        wanted = self.claim.attributes
         for term in dict.fromkeys(t for side in self.claim.sides for t in subterms(side)):
             if isinstance(term, Apply):
                 named = {
@@ -245,7 +285,8 @@ class _Search:
                     self._draw_from_samples(term, named)
         for guard in self.claim.guards:
             self._solve(guard)
-        return all(n in self.attributes for n in wanted)
+        for name in self.claim.attributes:  # what stands only inside expressions is a number
+            self.attributes.setdefault(name, self._extent())
 
     def _draw_from_samples(self, term: Apply, named: dict[str, str]) -> None:
         ranks = [self.ranks[n] for n in tensor_names(term) if n in self.ranks]
@@ -257,22 +298,19 @@ class _Search:
             fitting = not sample.types or not ranks or sample.types[0].rank == max(ranks)
             if fitting:
                 self.attributes |= {v: getattr(sample.op, k) for k, v in named.items()}
+                for inner, t in zip(term.inputs, sample.types):
+                    if isinstance(inner, Variable) and t.rank == self.ranks[inner.name]:
+                        self.sampled.setdefault(inner.name, t.shape)
                 return
 
     def _solve(self, guard: Expression) -> None:
         """A guard `name == value` decides the name where the value is known."""
-        from whet.graph.attributes import Infix
-
-        if isinstance(guard, Infix) and guard.op == "and":
-            self._solve(guard.left)
-            self._solve(guard.right)
-        if isinstance(guard, Infix) and guard.op == "==" and isinstance(guard.left, Name):
-            measured = any(isinstance(e, Measure) for e in walk(guard.right))
-            if not measured and guard.left.name not in self.ranks:
+        for left, right in _equations(guard):
+            if isinstance(left, Name) and left.name not in self.ranks:
                 try:
-                    self.attributes[guard.left.name] = evaluate(guard.right, self.attributes, {})
+                    self.attributes[left.name] = evaluate(right, self.attributes, {})
                 except (ArithmeticError, LookupError, TypeError):
-                    return
+                    continue
 
     # ------------------------------------------------------------------------------ tensors
     def _due(self) -> tuple[tuple[tuple[Term, ...], tuple[Expression, ...]], ...]:
@@ -318,17 +356,56 @@ class _Search:
         return True
 
     def _candidates(self, name: str, shapes: Mapping[str, Shape]) -> Iterator[Shape]:
-        """Random shapes mixed with variations of those of the other tensors."""
+        """Random shapes mixed with variations of those of the other tensors.
+
+        What a guard says about an extent is followed; the shapes that came with the sampled
+        attributes are tried early, because they fit them.
+        """
         rank = self.ranks[name]
         alike = [s for s in shapes.values() if len(s) == rank]
-        while True:
-            if alike and self.rng.random() < 0.6:
+        sampled = self.sampled.get(name)
+        fixed = self._fixed(name, shapes)
+        for n in itertools.count():
+            if sampled is not None and n % 4 == 0:
+                base = list(sampled)
+                if n:
+                    base[int(self.rng.integers(rank))] = self._extent()
+            elif alike and self.rng.random() < 0.6:
                 base = list(alike[int(self.rng.integers(len(alike)))])
-                for _ in range(int(self.rng.integers(0, 3))):
-                    base[int(self.rng.integers(rank))] = self._extent() if rank else 0
-                yield tuple(base)
+                for _ in range(int(self.rng.integers(0, 3)) if rank else 0):
+                    base[int(self.rng.integers(rank))] = self._extent()
             else:
-                yield tuple(self._extent() for _ in range(rank))
+                base = [self._extent() for _ in range(rank)]
+            if self.largest is not None:
+                base = [min(d, self.largest) for d in base]
+            yield tuple(fixed.get(k, d) for k, d in enumerate(base))
+
+    def _fixed(self, name: str, shapes: Mapping[str, Shape]) -> dict[int, int]:
+        """Extents that follow from guards `dim(x, n) == value` and `shape(x) == value`."""
+        found: dict[int, int] = {}
+        for guard in self.claim.guards:
+            for left, right in _equations(guard):
+                if isinstance(left, Measure) and left.tensor == name:
+                    try:
+                        value = evaluate(right, self.attributes, shapes)
+                        axis = int(evaluate(left.axis or Literal(0), self.attributes, shapes))
+                    except (ArithmeticError, LookupError, TypeError):
+                        continue
+                    if left.kind == "dim":
+                        found[axis] = value
+                    elif left.kind == "shape":
+                        found |= dict(enumerate(value))
+        return found
 
     def _extent(self) -> int:
         return self.pool[int(self.rng.integers(len(self.pool)))]
+
+
+def _equations(guard: Expression) -> Iterator[tuple[Expression, Expression]]:
+    """The equations that the guard states, each read both ways."""
+    if isinstance(guard, Infix) and guard.op == "and":
+        yield from _equations(guard.left)
+        yield from _equations(guard.right)
+    elif isinstance(guard, Infix) and guard.op == "==":
+        yield guard.left, guard.right
+        yield guard.right, guard.left

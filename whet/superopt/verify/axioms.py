@@ -1,0 +1,166 @@
+"""The operators' laws as axioms: at which ranks they hold, and the shapes that show it.
+
+A law is stated once and may hold at several ranks (`relu` of a concat at all of them, a
+matmul of columns only for matrices).  The ranks of its example are claimed; other ranks are
+tried, and kept where the law survives the numeric gate.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from whet.core.digest import digest_text
+from whet.graph.laws import ReadLaw, read_law
+from whet.graph.terms import Apply, Term, subterms
+from whet.ops.base import REGISTRY, Law, Op
+from whet.superopt.verify.assign import Assignment, Claim, read_assignment
+from whet.superopt.verify.identity import Counterexample, check_identity
+
+RANKS = range(1, 5)
+SHAPES_PER_AXIOM = 16
+SHAPES_KEPT = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Axiom:
+    """A law at fixed ranks, with assignments at which both sides have types."""
+
+    name: str
+    law: ReadLaw
+    ranks: tuple[tuple[str, int], ...]
+    at: tuple[Assignment, ...]
+
+    @property
+    def claim(self) -> Claim:
+        return claim_of(self.law, self.ranks)
+
+    @property
+    def text(self) -> str:
+        when = f" when {', '.join(self.law.law.when)}" if self.law.law.when else ""
+        return f"{self.law.law.text}{when}"
+
+
+def claim_of(law: ReadLaw, ranks: Iterable[tuple[str, int]]) -> Claim:
+    return Claim(tuple(ranks), (law.left,), (law.right,), law.guards)
+
+
+def laws(registry: Mapping[str, type[Op]] = REGISTRY) -> dict[str, Law]:
+    """Every law once, by name: its operator and its number there."""
+    found: dict[str, Law] = {}
+    known: set[str] = set()
+    for name, cls in sorted(registry.items()):
+        if isinstance(cls.axioms, tuple):
+            for n, law in enumerate(cls.axioms):
+                if law.text not in known:
+                    known.add(law.text)
+                    found[f"{name}.{n}"] = law
+    return found
+
+
+def usable(law: Law) -> bool:
+    """Whether the law speaks of all tensors: none of its guards is about elements."""
+    return not read_law(law).on_values
+
+
+def rank_variants(law: ReadLaw) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """The ranks of the example, and where these are all alike the same at other ranks."""
+    own = tuple((n, len(s)) for n, s in law.shapes.items())
+    alike = {r for _, r in own if r}
+    if len(alike) != 1:
+        return (own,)
+    others = (tuple((n, r if q else 0) for n, q in own) for r in RANKS if r not in alike)
+    return (own, *others)
+
+
+def operators(term: Term) -> frozenset[str]:
+    return frozenset(t.op for t in subterms(term) if isinstance(t, Apply))
+
+
+@functools.cache
+def axioms_of(name: str, law: Law) -> tuple[Axiom, ...]:
+    """The law as axioms at all ranks where it holds: from the record, or found out now."""
+    read = read_law(law)
+    stored = recorded().get(digest(law))
+    if stored is not None:
+        return tuple(Axiom(name, read, ranks, at) for ranks, at in stored)
+    return examine(name, law).axioms
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What testing a law found: the ranks at which it holds, or why it is false."""
+
+    axioms: tuple[Axiom, ...]
+    counterexample: Counterexample | None = None
+    problem: str = ""
+
+
+def examine(name: str, law: Law, shapes: int = SHAPES_PER_AXIOM) -> Examined:
+    """Test the law at its own ranks and at others.
+
+    At its own ranks a counterexample is an alarm; at others it says only that the law is not
+    about these.
+    """
+    read = read_law(law)
+    found: list[Axiom] = []
+    own, *others = rank_variants(read)
+    for variant in (own, *others):
+        seed = int(digest_text(law.text, str(variant))[:8], 16)
+        verdict = check_identity(claim_of(read, variant), seed, shapes)
+        if verdict.passed:
+            found.append(Axiom(name, read, variant, verdict.at[:SHAPES_KEPT]))
+        elif variant == own:
+            return Examined((), verdict.counterexample, verdict.problem)
+    return Examined(tuple(found))
+
+
+# -------------------------------------------------------------------------------------- record
+RECORD = "axioms.txt"
+
+Recorded = dict[str, tuple[tuple[tuple[tuple[str, int], ...], tuple[Assignment, ...]], ...]]
+
+
+def digest(law: Law) -> str:
+    return digest_text(law.text, *law.when)
+
+
+def write_record(examined: Mapping[str, Examined]) -> str:
+    """The text of the record: every law with the ranks at which it holds and the shapes that
+    were tried there."""
+    lines = ["# Laws that survived testing, at which ranks, and on which shapes."]
+    for name, result in sorted(examined.items()):
+        if not result.axioms:
+            continue
+        law = result.axioms[0].law.law
+        lines += ["", f"law {name} {digest(law)}", f"  # {law.text}"]
+        for axiom in result.axioms:
+            ranks = " ".join(f"{n}={r}" for n, r in axiom.ranks)
+            lines.append(f"  ranks {ranks}".rstrip())
+            lines += [f"    at {at}".rstrip() for at in axiom.at]
+    return "\n".join(lines) + "\n"
+
+
+@functools.cache
+def recorded() -> Recorded:
+    """What the package's record says, by digest of the law."""
+    source = resources.files("whet.superopt.verify").joinpath(RECORD)
+    return read_record(source.read_text()) if source.is_file() else {}
+
+
+def read_record(text: str) -> Recorded:
+    found: dict[str, list[tuple[tuple[tuple[str, int], ...], list[Assignment]]]] = {}
+    current: list[tuple[tuple[tuple[str, int], ...], list[Assignment]]] = []
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word == "law":
+            current = found.setdefault(rest.split()[1], [])
+        elif word == "ranks":
+            pairs = (piece.split("=") for piece in rest.split())
+            current.append((tuple((n, int(r)) for n, r in pairs), []))
+        elif word == "at":
+            ranks, at = current[-1]
+            at.append(read_assignment(rest, dict(ranks)))
+    return {k: tuple((ranks, tuple(at)) for ranks, at in v) for k, v in found.items()}

@@ -1,0 +1,73 @@
+"""Gate (c): both sides as polynomials in the elements of the inputs, at small shapes.
+
+Where the normal forms are equal, the sides agree for all values at that shape.  Where they
+differ and no atom is opaque, the claim is false there; with opaque atoms (relu, exp) a
+difference says only that this gate cannot tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from whet.core.types import Array
+from whet.graph.graph import Value
+from whet.superopt.verify.assign import Assignment, Claim, assignments
+from whet.superopt.verify.evaluate import NoMeaning, evaluate_values
+from whet.superopt.verify.identity import Counterexample, Sides
+from whet.superopt.verify.polynomial import Polynomial, Polynomials
+
+SHAPES = 24
+POOLS: tuple[tuple[int, ...], ...] = ((1, 2, 3), (2, 3), (2,), (1, 2), (3, 2))
+LARGEST = 3
+"""The largest extent of an input."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`passed`; else a counterexample, or why the gate cannot tell."""
+
+    passed: bool
+    at: tuple[Assignment, ...]
+    counterexample: Counterexample | None = None
+    problem: str = ""
+
+
+def check_bounded(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
+    """The verdict on a claim; the same for the same claim and seed."""
+    small = assignments(claim, shapes, seed, POOLS, LARGEST)
+    if not small:
+        return Verdict(False, (), problem="no small shapes fit both sides")
+    for n, at in enumerate(small):
+        try:
+            wrong, opaque = _differ(claim, at)
+        except NoMeaning as error:
+            return Verdict(False, tuple(small[:n]), problem=f"no normal form: {error}")
+        if wrong is not None:
+            tried = tuple(small[: n + 1])
+            if opaque:
+                return Verdict(False, tried, problem=f"cannot tell: {wrong}")
+            return Verdict(False, tried, wrong)
+    return Verdict(True, small)
+
+
+def _differ(claim: Claim, at: Assignment) -> tuple[Counterexample | None, bool]:
+    sides = Sides(claim, at)
+    wrong = sides.types_differ()
+    if wrong is not None:
+        return wrong, False
+    ring = Polynomials()
+    inputs: dict[Value, Array] = {
+        v: ring.tensor(n, v.tensor_type.shape) for n, v in sides.inputs.items()
+    }
+    results = evaluate_values([*sides.left, *sides.right], inputs, ring)
+    half = len(sides.left)
+    for n, (left, right) in enumerate(zip(results[:half], results[half:])):
+        for index in np.ndindex(left.shape):
+            a, b = cast(Polynomial, left[index]), cast(Polynomial, right[index])
+            if a.frozen() != b.frozen():
+                wrong = Counterexample(at, n, f"element {list(index)} has another normal form")
+                return wrong, ring.opaque
+    return None, ring.opaque

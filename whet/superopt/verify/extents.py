@@ -1,0 +1,169 @@
+"""Extents of terms as expressions over the extents of their variables.
+
+The operators' `infer` is run on extents that carry a formula along: `dim(x, 0)` plus
+`dim(y, 0)` for the axis that a concat joins.  A formula is a fact only if it comes out the
+same at every assignment that was tried; where it depends on an attribute (the axis of a
+concat), it is a fact about that value of the attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whet.core.types import TensorType
+from whet.graph.attributes import Expression, Infix, Item, Literal, Measure, Name, evaluate
+from whet.graph.terms import Apply, Term, Variable, subterms
+from whet.superopt.verify.assign import Assignment, Typing
+
+
+class Extent(int):
+    """A number that remembers how it was computed."""
+
+    formula: Expression
+
+    @staticmethod
+    def of(value: int, formula: Expression) -> Extent:
+        made = Extent(value)
+        made.formula = formula
+        return made
+
+    def __add__(self, other: int) -> int:
+        return _join("+", self, other, int(self) + int(other))
+
+    def __radd__(self, other: int) -> int:
+        return _join("+", other, self, int(self) + int(other))
+
+    def __sub__(self, other: int) -> int:
+        return _join("-", self, other, int(self) - int(other))
+
+    def __rsub__(self, other: int) -> int:
+        return _join("-", other, self, int(other) - int(self))
+
+    def __mul__(self, other: int) -> int:
+        return _join("*", self, other, int(self) * int(other))
+
+    def __rmul__(self, other: int) -> int:
+        return _join("*", other, self, int(other) * int(self))
+
+    def __floordiv__(self, other: int) -> int:
+        return _join("//", self, other, int(self) // int(other))
+
+    def __rfloordiv__(self, other: int) -> int:
+        return _join("//", other, self, int(other) // int(self))
+
+    def __mod__(self, other: int) -> int:
+        return _join("%", self, other, int(self) % int(other))
+
+    def __neg__(self) -> int:
+        return _join("-", 0, self, -int(self))
+
+
+def formula(value: int) -> Expression:
+    return value.formula if isinstance(value, Extent) else Literal(int(value))
+
+
+def _join(op: str, left: int, right: int, value: int) -> int:
+    a, b = formula(left), formula(right)
+    zero = Literal(0)
+    if (op in ("+", "-") and b == zero) or (op in ("*", "//") and b == Literal(1)):
+        return Extent.of(value, a)
+    if (op == "+" and a == zero) or (op == "*" and a == Literal(1)):
+        return Extent.of(value, b)
+    if isinstance(a, Literal) and isinstance(b, Literal):
+        return value
+    return Extent.of(value, Infix(op, a, b))
+
+
+@dataclass(frozen=True)
+class Fact:
+    """That an extent of a term has a formula, where the attribute variable has the value."""
+
+    term: Term
+    axis: int
+    formula: Expression
+    attribute: str | None = None
+    value: Any = None
+
+
+def facts(terms: Iterable[Term], at: Sequence[Assignment]) -> tuple[Fact, ...]:
+    """Facts about the extents of all sub-terms, from what `infer` does at the assignments."""
+    seen = [_Case(a, _extents(terms, a)) for a in at]
+    found: list[Fact] = []
+    for term, axis in dict.fromkeys(k for case in seen for k in case.extents):
+        right = _agreed(seen, (term, axis))
+        if right is not None:
+            found.append(Fact(term, axis, right))
+            continue
+        for name, _ in at[0].attributes:
+            by_value: dict[Any, list[_Case]] = {}
+            for case in seen:
+                by_value.setdefault(dict(case.at.attributes)[name], []).append(case)
+            agreed = {v: _agreed(cases, (term, axis)) for v, cases in by_value.items()}
+            if len(by_value) < len(seen) and None not in agreed.values():
+                found += [Fact(term, axis, f, name, v) for v, f in agreed.items() if f is not None]
+                break
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """The extents of all sub-terms at one assignment."""
+
+    at: Assignment
+    extents: Mapping[tuple[Term, int], int]
+
+
+def _agreed(cases: Sequence[_Case], key: tuple[Term, int]) -> Expression | None:
+    """A formula that gives the extent in all cases (of those that `infer` went through)."""
+    known = [c for c in cases if key in c.extents]
+    for candidate in dict.fromkeys(formula(c.extents[key]) for c in known):
+        if all(_value(candidate, c.at) == c.extents[key] for c in known):
+            return candidate
+    return None
+
+
+def _value(e: Expression, at: Assignment) -> Any:
+    try:
+        return evaluate(e, dict(at.attributes), dict(at.shapes))
+    except ArithmeticError:
+        return None
+
+
+def _extents(terms: Iterable[Term], at: Assignment) -> dict[tuple[Term, int], int]:
+    shapes = {
+        name: tuple(Extent.of(d, Measure("dim", name, Literal(n))) for n, d in enumerate(shape))
+        for name, shape in at.shapes
+    }
+    typing = Typing(shapes, {n: _named(n, v) for n, v in at.attributes})
+    found: dict[tuple[Term, int], int] = {}
+    for term in dict.fromkeys(t for side in terms for t in subterms(side)):
+        if not isinstance(term, Apply):
+            continue
+        types = typing.types(term)
+        if len(types) == 1 and isinstance(types[0], TensorType):
+            found |= {(term, n): d for n, d in enumerate(types[0].shape)}
+    return found
+
+
+def _named(name: str, value: Any) -> Any:
+    """The attribute's value with its name attached, where it is a number or a list of them."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return Extent.of(value, Name(name))
+    if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+        return tuple(Extent.of(v, Item(Name(name), Literal(n))) for n, v in enumerate(value))
+    return value
+
+
+def ranks(terms: Iterable[Term], at: Assignment) -> Mapping[Term, tuple[int, ...]]:
+    """The ranks of the results of all sub-terms."""
+    typing = Typing(dict(at.shapes), dict(at.attributes))
+    every = dict.fromkeys(t for side in terms for t in subterms(side))
+    return {
+        t: tuple(r.rank for r in typing.types(t))
+        for t in every
+        if not isinstance(t, Variable) or t.name in typing.shapes
+    }
