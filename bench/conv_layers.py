@@ -26,6 +26,7 @@ from harness.report import (
     ABSENT,
     Goal,
     Report,
+    count,
     fastest,
     geometric_mean,
     milliseconds,
@@ -154,7 +155,7 @@ def judge(
          "copies": copies_of(layer), "times": times, "errors": errors, "best_peer": best,
          "ratio": ratio, "error_over_direct": error}
     )  # fmt: skip
-    where = f"{group} {layer}, {threads} threads"
+    where = f"{group} {layer}, {count(threads)}"
     report.goals.append(Goal(f"{where}: ratio", ratio, required_ratio(group, layer)))
     report.goals.append(Goal(f"{where}: error over direct", error, LARGEST_ERROR, at_least=False))
     cells = [milliseconds(times[c]) if c else ABSENT for c in chosen.values()]
@@ -189,7 +190,7 @@ def measure_group(
     for layer in GROUPS[group]():
         if only and str(layer) not in only:
             continue
-        say(f"{group} {layer}, {threads} threads")
+        say(f"{group} {layer}, {count(threads)}")
         line, ratio = judge(report, group, layer, threads, *bench.measure(layer))
         lines.append(line)
         ratios += [ratio] if ratio else []
@@ -197,10 +198,10 @@ def measure_group(
     mean = geometric_mean(ratios)
     if ratios:
         lines.append(["geometric mean", *[""] * (len(VARIANTS) + 1), number(mean), "", ""])
-    report.add_table(f"{group}, {threads} threads, milliseconds per layer", header, lines)
+    report.add_table(f"{group}, {count(threads)}, milliseconds per layer", header, lines)
     if group == "resnet50" and not only:
         complete = mean if len(ratios) == len(GROUPS[group]()) else None
-        what = f"{group}, {threads} threads: geometric mean"
+        what = f"{group}, {count(threads)}: geometric mean"
         report.goals.append(Goal(what, complete, 1.2))
 
 

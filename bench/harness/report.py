@@ -172,6 +172,10 @@ def rate(m: Measurement | None, of: Callable[[float], float]) -> str:
     return (DISTURBED if m.disturbed else "") + number(of(m.median))
 
 
+def count(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
 def geometric_mean(values: Iterable[float]) -> float | None:
     """None if there are no values."""
     logs = [math.log(v) for v in values]
