@@ -25,13 +25,14 @@ import math
 from dataclasses import dataclass
 
 from whet.ir.affine import affine, free_symbols, substitute
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, call, const
-from whet.ir.program import Allocate, Buffer, Program, Stmt, Store, substitute_block
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, call
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
+from whet.schedule.tile import RegisterTile
 from whet.tasks.task import Task
 
 
@@ -171,33 +172,26 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     panels, tiles = -(-c.columns // t.width), -(-c.rows // t.mr)
     blocks, chunks = -(-tiles // t.tiles_per_block), -(-panels // t.panels_per_chunk)
     p, jj, io = Var("p"), Var("jj"), Var("io")
-    i, v, lane = Var("i"), Var("v"), Var("lane")
+    tile = RegisterTile(t.mr, t.nv, t.lanes)
     chunk, block, batch = p % chunks, p // chunks % blocks, p // (chunks * blocks)
     exact = panels % t.panels_per_chunk == 0
     panel = within_count(chunk * t.panels_per_chunk + jj, panels, exact=exact)
-    column = column_of(c, t.width, panel, v * t.lanes + lane)
+    column = column_of(c, t.width, panel, tile.column)
     exact = tiles % t.tiles_per_block == 0
-    tile = within_count(block * t.tiles_per_block + io, tiles, exact=exact)
-    row = start_of(tile, t.mr, c.rows) + i
-    k_vars = {k: Var(f"k{n}") for n, k in enumerate(c.k_axes)}
+    number = within_count(block * t.tiles_per_block + io, tiles, exact=exact)
+    row = start_of(number, t.mr, c.rows) + tile.i
+    k_vars: dict[Expr, Var] = {k: Var(f"k{n}") for n, k in enumerate(c.k_axes)}
     env: dict[Expr, Expr] = {
         **split_index(batch, c.outer),
         **split_index(row, c.m_axes),
         c.vector: column,
         **k_vars,
     }
-    acc = Buffer("acc", (t.mr, t.nv, t.lanes), c.reduce.dtype, scope="register")
-    at = (i, v, lane)
-
-    def tile_loops(*body: Stmt) -> Stmt:
-        lanes = loop(lane, t.lanes, *body, kind="vector")
-        return loop(i, t.mr, loop(v, t.nv, lanes, kind="unroll"), kind="unroll")
-
     known: dict[Buffer, Tensor] = {}
     before: tuple[Stmt, ...] = ()
     workspace: tuple[Buffer, ...] = ()
     if c.b_is_constant or not c.b_is_contiguous or t.pack_b or t.width > c.columns:
-        position = (*(env[x] for x in c.outer), panel, *k_vars.values(), v * t.lanes + lane)
+        position = (*(env[x] for x in c.outer), panel, *k_vars.values(), tile.column)
         packed = pack_panels(c, t.width)
         store = Buffer("panels", packed.shape, packed.dtype)
         if c.b_is_constant:
@@ -210,22 +204,19 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     a = substitute(c.a, env)
     rows = Buffer("rows", (*(k.extent for k in c.k_axes), t.mr), c.a.dtype)
     if t.pack:
-        a_at = (*k_vars.values(), i)
-        copied: Stmt = loop(i, t.mr, Store(rows, a_at, a), kind="vector")
+        a_at = (*k_vars.values(), tile.i)
+        copied: Stmt = loop(tile.i, t.mr, Store(rows, a_at, a), kind="vector")
         for k in reversed(c.k_axes):
             copied = loop(k_vars[k], k.extent, copied)
         a = rows[a_at]
-    product = a * b
-    update: Stmt = tile_loops(Store(acc, at, acc[at] + product))
-    for n, k in enumerate(reversed(c.k_axes)):
-        update = _k_loop(k_vars[k], k.extent, update, t.unroll if n == 0 else 1)
-    epilogue = map_expr(c.stage.body, lambda e: acc[at] if e is c.reduce else None)
-    body = Allocate(acc, (
-        tile_loops(Store(acc, at, const(0, acc.dtype))),
-        update,
-        tile_loops(Store(c.stage.target, (substitute(c.stage.address, env),),
-                         substitute(epilogue, env))),
-    ))  # fmt: skip
+
+    def finish(total: Expr) -> Stmt:
+        value = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
+        address = substitute(c.stage.address, env)
+        return Store(c.stage.target, (address,), substitute(value, env))
+
+    reduced = [(k_vars[k], k.extent) for k in c.k_axes]
+    body = tile.multiply(a, b, reduced, finish, t.unroll)
     inner: Stmt
     if t.pack:
         panels_loop = loop(jj, t.panels_per_chunk, body)
@@ -236,15 +227,6 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     inputs, arguments = arguments_of(c.task, nest, known)
     program = Program(name, inputs, (c.stage.target,), nest, workspace)
     return Kernel(program, arguments, c.task.outputs)
-
-
-def _k_loop(var: Var, extent: int, update: Stmt, unroll: int) -> Stmt:
-    """A loop over a reduced axis, its body repeated when the extent allows."""
-    if unroll <= 1 or extent % unroll:
-        return loop(var, extent, update)
-    outer, inner = Var(f"{var.name}o"), Var(f"{var.name}i")
-    body = substitute_block((update,), {var: outer * unroll + inner})
-    return loop(outer, extent // unroll, loop(inner, unroll, *body, kind="unroll"))
 
 
 def column_of(c: Contraction, width: int, panel: Expr, within: Expr) -> Expr:

@@ -47,7 +47,8 @@ def flatten_stage(stage: Compute, task: Task, *, whole_groups: bool = False) -> 
     Axes that also count groups are split into group and member unless `whole_groups` is set.
     """
     plain = unmerged_stage(stage, task)
-    axes, exprs = list(plain.axes), (plain.address, plain.body)
+    axes = list(plain.axes)
+    exprs: tuple[Expr, ...] = (plain.address, plain.body)
     if not whole_groups:
         axes, exprs = split_groups(axes, exprs)
     merged, (address, body) = merge_axes(axes, exprs)

@@ -36,7 +36,6 @@ from whet.ir.expr import (
     Var,
     all_of,
     as_expr,
-    call,
     cast,
     const,
     select,
@@ -46,7 +45,7 @@ from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, unmerged_stage
 from whet.schedule.kernel import Kernel
-from whet.schedule.nest import arguments_of, loop, split_index
+from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.tile import RegisterTile
 from whet.schedule.transforms import TAPS, Combination, LinearPlan, linear_plan, matrices
 from whet.tasks.task import Task
@@ -206,7 +205,7 @@ def pack_filters(w: Winograd, m: int, width: int) -> Compute:
     reduced = (*w.shifts.values(), *w.depth)
     panel, j = Axis("panel", -(-w.columns // width)), Axis("j", width)
     inner = (panel, *(Axis(k.name, k.extent) for k in reduced), j)
-    column = last_moved_back(panel, width, w.columns) + j
+    column = start_of(panel, width, w.columns) + j
     env: dict[Expr, Expr] = {w.vector: column, **dict(zip(reduced, inner[1:-1]))}
     table = matrices(m).filter
     taps: tuple[Axis, ...] = tuple(Axis(k.name, k.extent) for _, k in w.pairs)
@@ -234,11 +233,6 @@ def _chosen(index: Expr, values: Sequence[float]) -> Expr:
     for n, value in reversed(list(enumerate(values[:-1]))):
         result = select(index < n + 1, const(value, f64), result)
     return result
-
-
-def last_moved_back(index: Expr, size: int, extent: int) -> Expr:
-    """Where block `index` begins: the last one ends at the edge and overlaps the one before."""
-    return call("min", index * size, extent - size) if extent % size else index * size
 
 
 # ------------------------------------------------------------------------------------ transforms
@@ -382,7 +376,8 @@ class _Lowering:
         out = self.output_tile(split_index(tile, [*w.batch, *self.tiles]), m, tile)
         panels = -(-w.columns // t.width)
         chunks = -(-panels // t.panels_per_chunk)
-        panel = call("min", xi % chunks * t.panels_per_chunk + jj, panels - 1)
+        exact = panels % t.panels_per_chunk == 0
+        panel = within_count(xi % chunks * t.panels_per_chunk + jj, panels, exact=exact)
         multiply = self.products(v, m, xi // chunks, panel, self.rows_out)
         body = (
             loop(p, self.rows_in // inner, loop(rest, inner, into), kind="parallel"),
@@ -396,7 +391,7 @@ class _Lowering:
         w, t = self.w, self.t
         v, m = self.scratch(t.block, t.block)
         p, row, xi, jj = Var("p"), Var("row"), Var("xi"), Var("jj")
-        tile = last_moved_back(p, t.block, self.rows_out) + row
+        tile = start_of(p, t.block, self.rows_out) + row
         where = split_index(tile, [*w.batch, *self.tiles])
         inside = where | {new: where[old] for new, old in zip(self.positions, w.batch)}
         panels = -(-w.columns // t.width)
@@ -414,7 +409,7 @@ class _Lowering:
     def starts(self, where: dict[Expr, Expr]) -> list[Expr]:
         """The first output position of a tile along each pair."""
         return [
-            last_moved_back(where[tile], self.t.m, s.extent)
+            start_of(where[tile], self.t.m, s.extent)
             for tile, (s, _) in zip(self.tiles, self.w.pairs)
         ]
 
@@ -430,7 +425,7 @@ class _Lowering:
         registers = Registers(linear_plan(self.tables.input), len(w.pairs), lanes, v.dtype)
         variables = {a: Var(f"c{n}") for n, a in enumerate(outer)}
         block = Var("cb")
-        first = last_moved_back(block, lanes, last.extent)
+        first = start_of(block, lanes, last.extent)
         env: dict[Expr, Expr] = {
             **{old: where[new] for old, new in zip(w.batch, self.positions)},
             **{k: as_expr(0) for _, k in w.pairs},
@@ -465,8 +460,8 @@ class _Lowering:
         rows = self.per_image if w.shifts else rows
         tile = RegisterTile(min(t.mr, rows), t.nv, t.lanes)
         io = Var("io")
-        row = last_moved_back(io, tile.mr, rows) + tile.i
-        column = last_moved_back(panel, t.width, w.columns) + tile.column
+        row = start_of(io, tile.mr, rows) + tile.i
+        column = start_of(panel, t.width, w.columns) + tile.column
         reduced = {k: Var(f"k{n}") for n, k in enumerate((*w.shifts.values(), *w.depth))}
         row_in: Expr = as_expr(0)
         row_out: Expr = as_expr(0)
@@ -505,7 +500,7 @@ class _Lowering:
         lanes = min(t.lanes, power_of_two_below(w.columns))
         registers = Registers(linear_plan(self.tables.output), len(w.pairs), lanes, m.dtype)
         block = Var("ob")
-        column = last_moved_back(block, lanes, w.columns) + registers.lane
+        column = start_of(block, lanes, w.columns) + registers.lane
         starts = self.starts(where)
         env: dict[Expr, Expr] = {**{a: where[a] for a in w.batch}, w.vector: column}
 
