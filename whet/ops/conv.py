@@ -257,6 +257,7 @@ class ConvTranspose(Op):
                 window.begins, window.ends,
             )
         )  # fmt: skip
+        require(min(x.shape[2:]) >= 1, self, "an image without elements", x, w)
         require(min(image) >= 1, self, f"pads {list(self.pads)} cut everything off", x, w)
         return x.with_shape((x.shape[0], w.shape[1] * self.groups, *image))
 
@@ -283,15 +284,16 @@ class ConvTranspose(Op):
         inner = compute_dtype(dtype_of(x)).numpy
         out = self.infer(type_of(x), type_of(w)).shape
         spatial, window = x.shape[2:], self.window(w.shape)
-        filters = w.astype(inner, copy=False).reshape(self.groups, len(w) // self.groups, -1)
+        channels, taps = len(w) // self.groups, w.shape[1] * math.prod(window.kernel)
+        filters = w.astype(inner, copy=False).reshape(self.groups, channels, taps)
         filters = np.swapaxes(filters, 1, 2)
         values = x.astype(inner, copy=False)
-        values = values.reshape(len(x), self.groups, -1, math.prod(spatial))
+        values = values.reshape(len(x), self.groups, channels, math.prod(spatial))
         result = np.empty(out, x.dtype)
         image_bytes = out[1] * math.prod((*window.kernel, *spatial)) * inner.itemsize
         for images, _ in _blocks(len(x), 1, image_bytes):
             columns = matrix_product(filters, values[images])
-            columns = columns.reshape(-1, out[1], *window.kernel, *spatial)
+            columns = columns.reshape(len(columns), out[1], *window.kernel, *spatial)
             result[images] = window.overlap_add(columns, out[2:])
         return result
 

@@ -36,6 +36,8 @@ def standardize(
 
 
 def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    if not x.size:
+        return x  # NumPy warns of the mean of nothing
     centred = x - x.mean(axes, keepdims=True)
     return centred / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
 
@@ -161,6 +163,8 @@ class RMSNorm(Op):
         return x
 
     def reference(self, x: Array, scale: Array) -> Array:
+        if not x.size:
+            return x.copy()
         wide = widen(x)
         square = np.mean(wide**2, tuple(range(self.axis, x.ndim)), keepdims=True)
         result = wide / np.sqrt(square + self.epsilon) * widen(scale)
@@ -203,7 +207,7 @@ class GroupNorm(Op):
         return x
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Array:
-        groups = widen(x).reshape(x.shape[0], self.groups, -1)
+        groups = widen(x).reshape(x.shape[0], self.groups, math.prod(x.shape[1:]) // self.groups)
         normal = _standardized(groups, (2,), self.epsilon).reshape(x.shape)
         result = normal * _per_channel(scale, x.ndim) + _per_channel(bias, x.ndim)
         return np.asarray(result).astype(x.dtype, copy=False)

@@ -52,7 +52,7 @@ class Col2Im(Op):
     def reference(self, x: Array) -> Array:
         blocks = self.window.outputs(self, self.image)
         columns = x.astype(compute_dtype(dtype_of(x)).numpy, copy=False)
-        columns = columns.reshape(len(x), -1, *self.block, *blocks)
+        columns = columns.reshape(len(x), x.shape[1] // math.prod(self.block), *self.block, *blocks)
         return self.window.overlap_add(columns, self.image).astype(x.dtype)
 
     def compute(self, x: Tensor) -> Compute:
@@ -159,7 +159,7 @@ class DeformConv(Op):
             k, o = np.broadcast_to(k, kernel).ravel(), np.broadcast_to(o, outputs).ravel()
             positions.append(moved[:, :, :, a] + (k[:, None] + o).astype(inner))
         # [N, offset group, *spatial, channel of it], read at [N, offset group, place, output]
-        image = np.moveaxis(x.astype(inner).reshape(n, sets, -1, *spatial), 2, -1)
+        image = np.moveaxis(x.astype(inner).reshape(n, sets, x.shape[1] // sets, *spatial), 2, -1)
         batch, group = np.ogrid[:n, :sets]
         read: Array = np.zeros((*places, image.shape[-1]), inner)
         for corner in product((0, 1), repeat=axes):
@@ -175,8 +175,9 @@ class DeformConv(Op):
             read += weight[..., None] * image[(*lead, *at)]
         read *= mask.astype(inner).reshape(*places)[..., None]
         columns = np.moveaxis(read, -1, 2)  # [N, offset group, channel, place, output]
-        columns = columns.reshape(n, self.groups, -1, places[3])
-        filters = w.astype(inner).reshape(self.groups, len(w) // self.groups, -1)
+        taps = w.shape[1] * places[2]
+        columns = columns.reshape(n, self.groups, taps, places[3])
+        filters = w.astype(inner).reshape(self.groups, len(w) // self.groups, taps)
         result = matrix_product(filters, columns)
         return result.reshape(n, len(w), *outputs).astype(x.dtype)
 

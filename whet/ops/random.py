@@ -6,6 +6,7 @@ so they are never folded; `stream` keeps two unseeded ones of equal attributes a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,8 +58,8 @@ class RandomUniform(RandomNumbers):
     high: float = 1.0
 
     def infer(self) -> TensorType:
-        require(self.low <= self.high, self, f"no numbers from {self.low} to {self.high}",
-                code="WH1104")  # fmt: skip
+        sound = self.low <= self.high and math.isfinite(self.high - self.low)
+        require(sound, self, f"no numbers from {self.low} to {self.high}", code="WH1104")
         return super().infer()
 
     def draw(self, rng: np.random.Generator) -> Array:

@@ -12,7 +12,7 @@ from whet.ir.expr import Expr
 from whet.ir.tensor import Compute, Tensor, compute, reduce_axis, sum_
 from whet.ops.base import Builder, Domain, Op, Sample, law, operator, require
 from whet.ops.casting import Cast
-from whet.ops.gather import Gather, require_indices
+from whet.ops.gather import Gather, checked, require_indices
 from whet.ops.logic import Where
 from whet.ops.movement import random_shape
 from whet.ops.resample import (
@@ -49,7 +49,8 @@ class Interpolate(Op):
         return x.with_shape((*x.shape[: self.axis], new, *x.shape[self.axis + 1 :]))
 
     def reference(self, x: Array, positions: Array, weights: Array) -> Array:
-        return weighted_rows(x, positions, weights, self.axis)
+        found = checked(self, positions, x.shape[self.axis])
+        return weighted_rows(x, found, weights, self.axis)
 
     def compute(self, x: Tensor, positions: Tensor, weights: Tensor) -> Compute:
         t = reduce_axis(positions.shape[1], "t")

@@ -62,6 +62,7 @@ class RoiAlign(Op):
                 "element types do not fit", *given, code="WH1103")  # fmt: skip
         require(x.rank == 4 and rois.rank == 2 and rois.shape[1] == 4, self,
                 "an image batch and boxes of four numbers are needed", *given)  # fmt: skip
+        require(0 not in x.shape[2:], self, "an image without elements", *given)
         require(batch_indices.shape == rois.shape[:1], self, "one image per box is needed", *given)
         require(min(self.output_size) >= 1 and self.sampling_ratio >= 0, self,
                 "sizes must be positive", *given, code="WH1104")  # fmt: skip

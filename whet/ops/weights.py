@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from whet.core.dtypes import FLOATS, NUMERIC, DType, f32
-from whet.core.types import Array, Shape, TensorType
+from whet.core.types import Array, Shape, TensorType, type_of
 from whet.ir.expr import Expr, all_of, as_expr, const, equal, select
 from whet.ir.tensor import Compute, Tensor, compute
 from whet.ops.base import Op, Sample, law, operator, require
@@ -133,11 +133,12 @@ class Regroup(Op):
         return compute(self.infer(w.type).shape, body, "regroup")
 
     def reference(self, w: Array) -> Array:
-        blocks = w.reshape(self.groups // self.merged, self.merged, -1, *w.shape[1:])
+        per_group = len(w) // self.groups
+        blocks = w.reshape(self.groups // self.merged, self.merged, per_group, *w.shape[1:])
         wide = np.zeros((*blocks.shape[:3], self.merged, *w.shape[1:]), w.dtype)
         for n in range(self.merged):
             wide[:, n, :, n] = blocks[:, n]
-        return wide.reshape(len(w), -1, *w.shape[2:])
+        return wide.reshape(self.infer(type_of(w)).shape)
 
     axioms = (
         law("conv(x, w, strides=s, pads=p, dilations=d, groups=g) = conv(x, regroup(w, groups=g, "

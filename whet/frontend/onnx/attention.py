@@ -61,7 +61,7 @@ def attention(c: Context) -> tuple[Value | None, ...]:
     rows = c(Reshape((batch, groups, shared * length, size)), q)
     if bias is not None:
         bias = _bias_of_rows(c, bias, heads, groups, length)
-    scale = float(c.attr("scale", size**-0.5))
+    scale = float(c.attr("scale", max(size, 1) ** -0.5))
     dtype = q.tensor_type.dtype
     value = converted(c.builder, v, dtype)
     softcap = float(c.attr("softcap", 0.0))
