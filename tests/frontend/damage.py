@@ -1,4 +1,4 @@
-"""Ways to damage an ONNX model, and the worker that imports damaged ones under limits."""
+"""Ways to damage an ONNX model, and the worker that uses damaged ones under limits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ import numpy as np
 import onnx
 
 from whet.core.errors import WhetError
+from whet.core.types import TensorType
 from whet.frontend.onnx import import_model
+from whet.frontend.onnx.staging import run_stages
+from whet.graph.interpret import interpret
+from whet.graph.passes import optimize
 
 MEMORY_LIMIT = 1 << 30
+RUN_LIMIT = 1 << 22
+"""Elements of all values of a model together."""
 HUGE = (-1, 0, 1, 3, 1 << 20, 1 << 31, (1 << 62) + 1, -(1 << 63))
 
 Rng = np.random.Generator
@@ -171,10 +177,18 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY_LIMIT, resource.RLIM_INFINITY))
 
 
-def import_damaged(model: Any) -> str:
-    """How importing a damaged model ends; anything but a `WhetError` passes through."""
+def use_damaged(model: Any) -> str:
+    """How importing, optimizing and running a damaged model ends, in a word.
+
+    Anything but a `WhetError` passes through.  A model that is sound but large is not run.
+    """
     try:
-        import_model(model)
+        imported = import_model(model)
+        graph = optimize(imported.graph, numerics="real")
+        values = [r.type for n in graph.nodes for r in n.results] + [v.type for v in graph.inputs]
+        if sum(t.size for t in values if isinstance(t, TensorType)) < RUN_LIMIT:
+            zeros = [np.zeros(v.tensor_type.shape, v.type.dtype.numpy) for v in graph.inputs]
+            run_stages(imported, zeros, interpret)
     except WhetError as error:
         return error.code
     return "accepted"

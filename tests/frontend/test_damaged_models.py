@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontend.damage import damaged, import_damaged, limit_memory
+from tests.frontend.damage import damaged, limit_memory, use_damaged
 from tests.frontend.small_models import BOOL, I64, graph, model, node, tensor
 
 FILES = 200
@@ -122,16 +122,16 @@ def damaged_files(folder: Path) -> list[Path]:
 
 def test_the_seeds_are_sound():
     for made in seeds():
-        assert import_damaged(made.SerializeToString()) == "accepted"
+        assert use_damaged(made.SerializeToString()) == "accepted"
 
 
 def test_damaged_files_are_refused_or_harmless(tmp_path):
     """In a process of its own, with 1 GiB of memory and a few seconds per file."""
     answers: Counter[str] = Counter()
     with multiprocessing.get_context("spawn").Pool(1, limit_memory) as pool:
-        pool.apply(import_damaged, (b"",))  # starting the process takes a while
+        pool.apply(use_damaged, (b"",))  # starting the process takes a while
         for path in damaged_files(tmp_path):
-            answer = pool.apply_async(import_damaged, (path,)).get(LONGEST_SECONDS)
+            answer = pool.apply_async(use_damaged, (path,)).get(LONGEST_SECONDS)
             answers[answer] += 1
     assert answers.total() == FILES
     assert answers["accepted"] < FILES // 3
