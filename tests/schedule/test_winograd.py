@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.schedule.windows import Windows, relative_error
 from whet.core.dtypes import f32
+from whet.core.errors import WhetError
 from whet.core.target import PRESETS, Target, detect
 from whet.core.types import Array
 from whet.ir.program import run
@@ -17,10 +18,10 @@ from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
 from whet.schedule.contraction import find_contraction, lower_contraction
 from whet.schedule.default import default_kernel
 from whet.schedule.kernel import Kernel, prepare_constant
-from whet.schedule.model import best_tiling
+from whet.schedule.model import best_tiling, contraction_holes
 from whet.schedule.transforms import POINTS, TAPS, LinearPlan, linear_plan, matrices
 from whet.schedule.winograd import WinogradTiling, find_winograd, lower_winograd
-from whet.schedule.winograd_model import best_winograd, cheaper_winograd
+from whet.schedule.winograd_model import best_winograd, direct_costs
 
 HOST = detect()
 X86 = HOST.triple.startswith("x86_64")
@@ -151,6 +152,32 @@ def test_kernels_compute_the_convolution(name: str, tiling: WinogradTiling) -> N
         assert relative_error(found, case.expected) < 3e-6
 
 
+def test_order_of_work_does_not_change_a_bit() -> None:
+    """Whole phases and blocks, tiles of all sizes: the same arithmetic on every element."""
+    case = CASES["ragged"]
+    w = find_winograd(case.task)
+    assert w is not None
+    tilings = [WinogradTiling(4, 3, 1, 8), WinogradTiling(4, 4, 2, 8, block=4, unroll=4)]
+    first, second = (case.run(lower_winograd(w, t, "kernel"), HOST) for t in tilings)
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("tiling", "message"),
+    [
+        (WinogradTiling(4, 2, 1, 8), "tiles of 4 outputs on an axis of 3"),
+        (WinogradTiling(3, 2, 1, 8), "tiles of 3 outputs"),
+        (WinogradTiling(2, 2, 3, 8), "panels of 24 for 16 columns"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(tiling: WinogradTiling, message: str) -> None:
+    w = find_winograd(Windows((3, 8), 8, 16).task)
+    assert w is not None
+    with pytest.raises(WhetError, match=message) as caught:
+        lower_winograd(w, tiling, "kernel")
+    assert caught.value.code == "WH2102"
+
+
 def test_programs_mean_the_convolution() -> None:
     """The loop program by its plain definition, without code generation."""
     case = Windows((7,), 4, 6, pad=0)
@@ -198,7 +225,8 @@ def test_tile_sizes_follow_the_price_of_weights(
     found = best_winograd(w, target, 1)
     assert found is not None
     assert found[1].m == m
-    assert cheaper_winograd(c, best_tiling(c, target, 1)[0], target, 1) is not None
+    direct = direct_costs(c, target, 1, contraction_holes(c, target, 1))
+    assert found[0] < direct.min()
 
 
 def test_fast_memory_makes_larger_weights_worthwhile() -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from whet.core.dtypes import DType, f32, f64, i64
+from whet.core.errors import check
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import (
     Axis,
@@ -47,7 +48,7 @@ from whet.schedule.flat import FlatStage, unmerged_stage
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.tile import RegisterTile
-from whet.schedule.transforms import TAPS, Combination, LinearPlan, linear_plan, matrices
+from whet.schedule.transforms import POINTS, TAPS, Combination, LinearPlan, linear_plan, matrices
 from whet.tasks.task import Task
 
 
@@ -313,7 +314,14 @@ def combination(terms: Combination, values: Sequence[Expr]) -> Expr:
 
 # -------------------------------------------------------------------------------------- lowering
 def lower_winograd(w: Winograd, t: WinogradTiling, name: str) -> Kernel:
-    """The kernel with the given tile sizes."""
+    """The kernel with the given tile sizes.
+
+    Tiles and panels must fit: outputs along each pair >= m, columns >= nv * lanes.
+    """
+    shortest = min(s.extent for s, _ in w.pairs)
+    check(t.m in POINTS and t.m <= shortest, "WH2102",
+          f"tiles of {t.m} outputs on an axis of {shortest}")  # fmt: skip
+    check(t.width <= w.columns, "WH2102", f"panels of {t.width} for {w.columns} columns")
     return _Lowering(w, t).kernel(name)
 
 
