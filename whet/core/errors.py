@@ -58,6 +58,8 @@ CODES: dict[str, str] = {
     "WH3005": "A peer is not installed or failed.",
     "WH3006": "A file cannot be written.",
     "WH3007": "A command line argument is wrong.",
+    # WH40: rewrite rules
+    "WH4001": "A rewrite rule has no valid proof, or its file is damaged.",
 }
 
 

@@ -40,7 +40,8 @@ class Language:
 
     def __init__(self) -> None:
         self.functions: dict[str, Any] = {}
-        self.projections: dict[int, list[Any]] = {}
+        self.background: list[Any] = []
+        """What is true of the functions themselves: items of lists, factors of one."""
 
     def sort(self, rank: int) -> Any:
         return z3.DeclareSort(f"T{rank}")
@@ -66,8 +67,22 @@ class Language:
                 bound = [z3.Int(f"item{k}") for k in range(n)]
                 whole = make(*bound)
                 facts = z3.And([self.item(whole, z3.IntVal(k)) == b for k, b in enumerate(bound)])
-                self.projections[n] = [z3.ForAll(bound, facts, patterns=[whole])]
+                self.background.append(z3.ForAll(bound, facts, patterns=[whole]))
         return self.functions[name](*values)
+
+    def opaque(self, op: str) -> Any:
+        """A product or quotient of unknowns: only what 1 does is known."""
+        name = f"arithmetic {op}"
+        if name not in self.functions:
+            function = self.function(name, INT, INT, INT)
+            a, one = z3.Int("factor"), z3.IntVal(1)
+            if op in ("*", "//"):
+                self.background.append(z3.ForAll([a], function(a, one) == a,
+                                                 patterns=[function(a, one)]))  # fmt: skip
+            if op == "*":
+                self.background.append(z3.ForAll([a], function(one, a) == a,
+                                                 patterns=[function(one, a)]))  # fmt: skip
+        return self.functions[name]
 
     def item(self, value: Any, index: Any) -> Any:
         return self.function("item", INT, INT, INT)(value, index)
@@ -176,11 +191,10 @@ class Translation:
             return left - right
         known = [z3.is_int_value(left), z3.is_int_value(right)]
         if op == "*" and any(known):
-            return z3.simplify(left * right) if all(known) else left * right
-        if all(known) and right.as_long() != 0:
-            a, b = left.as_long(), right.as_long()
-            return z3.IntVal({"*": a * b, "//": a // b, "%": a % b}[op])
-        return self.language.function(f"arithmetic {op}", INT, INT, INT)(left, right)
+            return left * right
+        if op in ("//", "%") and known[1] and right.as_long() > 0:
+            return left / right if op == "//" else left % right
+        return self.language.opaque(op)(left, right)
 
     def guard(self, e: Expression) -> Any:
         """A truth value."""

@@ -147,19 +147,31 @@ class Prover:
     def _refute(
         self, goal: Any, assumed: Sequence[Any], axioms: Sequence[Axiom]
     ) -> list[str] | None:
-        """The axioms from which the goal is impossible; None if it may be possible."""
+        """The axioms from which the goal is impossible; None if it may be possible.
+
+        The solver names some that it needs; those that turn out to be superfluous are dropped.
+        """
+        given = [*assumed, goal]
+        needed = self._core(given, axioms)
+        if needed is None:
+            return None
+        for axiom in sorted(needed, key=lambda a: a.law.law.numeric == "exact"):
+            fewer = [a for a in needed if a is not axiom]
+            if self._core(given, fewer) is not None:
+                needed = fewer
+        return list(dict.fromkeys(a.name for a in needed))
+
+    def _core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
+        """Axioms that make the given formulas contradictory, or None."""
         solver = _solver()
-        tracked: dict[str, str] = {}
-        formulas = [(axiom, f) for axiom in axioms for f in self.translate(axiom)]
-        for formula in (*assumed, goal):
+        tracked: dict[str, Axiom] = {}
+        for axiom in axioms:
+            for formula in self.translate(axiom):
+                label = f"axiom {len(tracked)}"
+                tracked[label] = axiom
+                solver.assert_and_track(formula, label)
+        for formula in (*given, *self.language.background):
             solver.add(formula)
-        for projections in self.language.projections.values():
-            for formula in projections:
-                solver.add(formula)
-        for n, (axiom, formula) in enumerate(formulas):
-            label = f"axiom {n}"
-            tracked[label] = axiom.name
-            solver.assert_and_track(formula, label)
         if solver.check() != z3.unsat:
             return None
         return list(dict.fromkeys(tracked[str(c)] for c in solver.unsat_core()))

@@ -1,0 +1,197 @@
+"""All gates together: what becomes of a rule.
+
+proved    all three gates agree that it holds: it gets its certificate
+refuted   there is a counterexample; where a guard excludes it, the guarded rule is tried
+unproved  nothing speaks against it, but the laws do not suffice: a law is missing
+alarm     one gate accepts what another refutes: a law, an operator or a gate is wrong
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from whet.core.executor import Executor, Progress, Serial
+from whet.graph.attributes import read_expression
+from whet.graph.terms import tensor_names
+from whet.ops.base import Numeric
+from whet.superopt.rules.rule import Certificate, Rule
+from whet.superopt.verify.assign import Assignment, Claim, holds
+from whet.superopt.verify.axioms import laws
+from whet.superopt.verify.bounded import check_bounded
+from whet.superopt.verify.field import PRIME
+from whet.superopt.verify.identity import Counterexample, check_identity
+from whet.superopt.verify.prover import SOLVER, Proof, Prover
+
+Outcome = Literal["proved", "refuted", "unproved", "alarm"]
+GUARDS_TRIED = 12
+"""Synthesized guards that a refuted rule is retried with."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the gates found.
+
+    `rule` is the rule as it stands now: with its certificate if it was proved, and with the
+    guards that were added.  `gates` says what each gate answered.
+    """
+
+    rule: Rule
+    outcome: Outcome
+    gates: tuple[tuple[str, str], ...]
+    counterexample: str = ""
+    hint: str = ""
+    added_guards: tuple[str, ...] = ()
+
+
+def claim(rule: Rule) -> Claim:
+    ranks = tuple((v.name, v.rank) for v in rule.variables)
+    return Claim(ranks, rule.left, rule.right, rule.guards)
+
+
+def verify(rule: Rule, prover: Prover, seed: int = 0) -> Report:
+    """Run a rule through all gates; if it is refuted, also with guards that may save it."""
+    report = verify_as_stated(rule, prover, seed)
+    if report.outcome != "refuted":
+        return report
+    for guards in _candidate_guards(rule, report):
+        guarded = rule.guarded(*guards)
+        # A quick look first: most guards save nothing.
+        if check_identity(claim(guarded), seed, shapes=6).passed:
+            retried = verify_as_stated(guarded, prover, seed)
+            if retried.outcome in ("proved", "unproved"):
+                return dataclasses.replace(retried, added_guards=guards)
+    return report
+
+
+def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
+    """Run a rule through all gates without changing it."""
+    problem = _ill_formed(rule)
+    if problem:
+        return Report(rule, "refuted", (("form", problem),))
+    tested = claim(rule)
+    numeric = check_identity(tested, seed)
+    if not numeric.at:
+        return Report(rule, "unproved", (("identity", numeric.problem),), hint=numeric.problem)
+    symbolic = check_bounded(tested, seed)
+    proof = prover.prove(tested, numeric.at)
+    gates = (
+        ("prover", "proved" if proof.proved else proof.problem),
+        ("identity", _answer(numeric.passed, numeric.counterexample, numeric.problem)),
+        ("bounded", _answer(symbolic.passed, symbolic.counterexample, symbolic.problem)),
+    )
+    wrong = numeric.counterexample or symbolic.counterexample
+    if wrong is not None:
+        accepted = proof.proved or numeric.passed or symbolic.passed
+        # A gate that saw only a few shapes has not accepted: its shapes may all be harmless.
+        disagree = accepted and (proof.proved or _seen_by(symbolic.at, numeric.at, wrong))
+        return Report(rule, "alarm" if disagree else "refuted", gates, str(wrong))
+    if proof.proved and numeric.passed and symbolic.passed:
+        certificate = _certificate(proof, numeric.at, symbolic.at, seed)
+        proved = dataclasses.replace(rule, numeric=_numeric(proof, prover)).proved(certificate)
+        return Report(proved, "proved", gates)
+    return Report(rule, "unproved", gates, hint=_hint(rule, gates))
+
+
+def _seen_by(
+    symbolic: Sequence[Assignment], numeric: Sequence[Assignment], wrong: Counterexample
+) -> bool:
+    """Whether both numeric gates looked at the very assignment of the counterexample."""
+    return wrong.at in symbolic and wrong.at in numeric
+
+
+def _answer(passed: bool, wrong: Counterexample | None, problem: str) -> str:
+    return "passed" if passed else str(wrong) if wrong is not None else problem
+
+
+def _ill_formed(rule: Rule) -> str:
+    declared = {v.name for v in rule.variables}
+    left = {n for t in rule.left for n in tensor_names(t)}
+    right = {n for t in rule.right for n in tensor_names(t)}
+    if (left | right) - declared:
+        return f"undeclared variables: {', '.join(sorted((left | right) - declared))}"
+    if not (right <= left or left <= right):
+        return "neither side determines all variables of the other"
+    if len(rule.lhs) != len(rule.rhs):
+        return f"{len(rule.lhs)} outputs against {len(rule.rhs)}"
+    return ""
+
+
+def _numeric(proof: Proof, prover: Prover) -> Numeric:
+    exact = all(prover.laws[name].numeric == "exact" for name in proof.axioms)
+    return "exact" if exact else "real"
+
+
+def _certificate(
+    proof: Proof, numeric: Sequence[Assignment], symbolic: Sequence[Assignment], seed: int
+) -> Certificate:
+    shapes, small = tuple(map(str, numeric)), tuple(map(str, symbolic))
+    return Certificate(proof.axioms, SOLVER, PRIME, seed, shapes, small)
+
+
+def _hint(rule: Rule, gates: Sequence[tuple[str, str]]) -> str:
+    """What would have to be known to prove the rule."""
+    answers = dict(gates)
+    if answers["prover"] != "proved":
+        equations = "; ".join(f"{a} = {b}" for a, b in zip(rule.lhs, rule.rhs))
+        return f"a law is missing from which this follows: {equations}"
+    undecided = next(g for g, a in gates if a not in ("proved", "passed"))
+    return f"the {undecided} gate cannot tell: {answers[undecided]}"
+
+
+# ------------------------------------------------------------------------------ guard synthesis
+def _candidate_guards(rule: Rule, report: Report) -> Iterator[tuple[str, ...]]:
+    """Guards that exclude the counterexample: one, then two, then three at a time."""
+    tested = claim(rule)
+    wrong = check_identity(tested, 0).counterexample or check_bounded(tested, 0).counterexample
+    if wrong is None:
+        return
+    attributes, shapes = dict(wrong.at.attributes), dict(wrong.at.shapes)
+    pairs = itertools.combinations(rule.variables, 2)
+    equal = [f"shape({a.name}) == shape({b.name})" for a, b in pairs if a.rank == b.rank]
+    ones = [f"{n} == 1" for n, v in attributes.items() if type(v) is int]
+    plain = [f"{n} == [{', '.join('1' * len(v))}]" for n, v in attributes.items()
+             if isinstance(v, tuple)]  # fmt: skip
+    zeros = [f"{n} == [{', '.join('0' * len(v))}]" for n, v in attributes.items()
+             if isinstance(v, tuple)]  # fmt: skip
+    singles = [g for g in (*ones, *equal, *plain, *zeros)
+               if not holds(read_expression(g), attributes, shapes)]  # fmt: skip
+    combined = itertools.chain.from_iterable(
+        itertools.combinations([*ones, *equal], n) for n in (2, 3)
+    )
+    several = (
+        guards
+        for guards in combined
+        if not all(holds(read_expression(g), attributes, shapes) for g in guards)
+    )
+    yield from itertools.islice(itertools.chain(((g,) for g in singles), several), GUARDS_TRIED)
+
+
+# ------------------------------------------------------------------------------------- batches
+@functools.cache
+def shared_prover() -> Prover:
+    """One prover per process: its axioms are translated once."""
+    return Prover(laws())
+
+
+def verify_batch(batch: tuple[tuple[Rule, ...], int]) -> tuple[Report, ...]:
+    """Reports on rules, for an executor."""
+    rules, seed = batch
+    return tuple(verify(rule, shared_prover(), seed) for rule in rules)
+
+
+def verify_all(
+    rules: Sequence[Rule],
+    seed: int = 0,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    batch: int = 8,
+) -> tuple[Report, ...]:
+    """Reports on all rules, in their order; the same whatever the executor."""
+    batches = [(tuple(rules[n : n + batch]), seed) for n in range(0, len(rules), batch)]
+    done = (executor or Serial()).map(verify_batch, batches, progress=progress)
+    return tuple(report for reports in done for report in reports)

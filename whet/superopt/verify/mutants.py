@@ -1,0 +1,173 @@
+"""Rules made false on purpose, to see that the gates notice.
+
+A mutant changes one thing of a rule's right side: an operator, an operand, an attribute, the
+order of operands.  It counts only if it is false beyond doubt, which is decided without the
+gates: both sides are computed by the operators' NumPy meaning on small integers, where double
+precision is exact, on up to 200 shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whet.core.errors import WhetError
+from whet.graph.attributes import Expression, ListOf, Literal
+from whet.graph.terms import Apply, Term, Variable
+from whet.superopt.rules.rule import Rule
+from whet.superopt.verify.assign import assignments
+from whet.superopt.verify.bounded import check_bounded
+from whet.superopt.verify.gates import claim
+from whet.superopt.verify.identity import Sides, check_identity
+from whet.superopt.verify.prover import Prover
+
+SHAPES = 200
+KIN = (("add", "mul", "sub", "maximum", "minimum"), ("relu", "neg", "abs", "tanh"),
+       ("max_pool", "avg_pool"))  # fmt: skip
+"""Operators that take each other's place."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A false rule, with the shapes at which it was seen to be false."""
+
+    rule: Rule
+    change: str
+    witness: str
+
+
+@dataclass(frozen=True)
+class Kills:
+    """Which gates noticed a mutant."""
+
+    mutant: Mutant
+    prover: bool
+    identity: bool
+    bounded: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether it got through all gates."""
+        return not (self.prover or self.identity or self.bounded)
+
+
+def mutants(rule: Rule, seed: int, limit: int) -> Iterator[Mutant]:
+    """Up to `limit` false variants of the rule."""
+    rng = np.random.default_rng(seed)
+    candidates = list(dict.fromkeys(_variants(rule)))
+    made = 0
+    for n in rng.permutation(len(candidates)):
+        if made >= limit:
+            return
+        change, rhs = candidates[int(n)]
+        mutated = dataclasses.replace(rule, rhs=rhs, certificate=None)
+        witness = falsity(mutated, seed)
+        if witness is not None:
+            made += 1
+            yield Mutant(mutated, change, witness)
+
+
+def falsity(rule: Rule, seed: int, shapes: int = SHAPES) -> str | None:
+    """An assignment at which the sides differ on integers; None if there is none among many."""
+    tested = claim(rule)
+    for count in (4, shapes):  # a few shapes settle most cases
+        rng = np.random.default_rng(seed)
+        try:
+            tried = assignments(tested, count, seed + 1)
+        except WhetError:
+            return None
+        for at in tried:
+            sides = Sides(tested, at)
+            if sides.types_differ() is not None or sides.numbers_differ(rng) is not None:
+                return str(at)
+    return None
+
+
+def judge(mutant: Mutant, prover: Prover, seed: int = 0) -> Kills:
+    """Ask every gate by itself."""
+    tested = claim(mutant.rule)
+    numeric = check_identity(tested, seed)
+    symbolic = check_bounded(tested, seed)
+    proof = prover.prove(tested, assignments(tested, 8, seed))
+    return Kills(mutant, not proof.proved, not numeric.passed, not symbolic.passed)
+
+
+# ------------------------------------------------------------------------------------ variants
+def _variants(rule: Rule) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(what is changed, right sides) for every single change."""
+    names = {v.name: v.rank for v in rule.variables}
+    for n, term in enumerate(rule.right):
+        for change, changed in _changes(term, names):
+            rhs = list(rule.rhs)
+            rhs[n] = str(changed)
+            yield change, tuple(rhs)
+    if len(rule.rhs) > 1:
+        yield "outputs reordered", rule.rhs[::-1]
+
+
+def _changes(term: Term, names: dict[str, int]) -> Iterator[tuple[str, Term]]:
+    if isinstance(term, Variable):
+        for other, rank in names.items():
+            if other != term.name and rank == names[term.name]:
+                yield f"{term} becomes {other}", Variable(other)
+        return
+    if not isinstance(term, Apply):
+        return
+    yield from _changed_operator(term)
+    for n, (key, value) in enumerate(term.attributes):
+        for changed in _changed_attribute(value):
+            attributes = list(term.attributes)
+            attributes[n] = (key, changed)
+            text = f"{key}={value} becomes {changed}"
+            yield text, dataclasses.replace(term, attributes=tuple(attributes))
+    for n, inner in enumerate(term.inputs):
+        for change, changed_inner in _changes(inner, names):
+            inputs = (*term.inputs[:n], changed_inner, *term.inputs[n + 1 :])
+            yield change, dataclasses.replace(term, inputs=inputs)
+
+
+def _changed_operator(term: Apply) -> Iterator[tuple[str, Term]]:
+    for kin in KIN:
+        if term.op in kin:
+            for other in kin:
+                if other != term.op:
+                    yield f"{term.op} becomes {other}", dataclasses.replace(term, op=other)
+    if len(term.inputs) > 1:
+        swapped = (term.inputs[1], term.inputs[0], *term.inputs[2:])
+        yield f"operands of {term.op} swapped", dataclasses.replace(term, inputs=swapped)
+        for n, kept in enumerate(term.inputs):
+            yield f"{term.op} dropped, operand {n} kept", kept
+    elif term.inputs and term.result is None:
+        yield f"{term.op} dropped", term.inputs[0]
+    if term.result is not None:
+        yield "another output", dataclasses.replace(term, result=1 - min(term.result, 1))
+    yield "doubled", Apply("add", (term, term))
+    yield "relu added", Apply("relu", (term,))
+
+
+def _changed_attribute(value: Expression) -> Iterator[Expression]:
+    if isinstance(value, Literal) and type(value.value) is int:
+        yield Literal(value.value + 1)
+        if value.value:
+            yield Literal(value.value - 1)
+    elif isinstance(value, Literal) and isinstance(value.value, bool):
+        yield Literal(not value.value)
+    elif isinstance(value, ListOf):
+        if len(value.items) > 1 and value.items[0] != value.items[1]:
+            yield ListOf((value.items[1], value.items[0], *value.items[2:]))
+        for n, item in enumerate(value.items):
+            for changed in _changed_attribute(item):
+                yield ListOf((*value.items[:n], changed, *value.items[n + 1 :]))
+
+
+def summary(kills: Sequence[Kills]) -> str:
+    """How many mutants each gate noticed, and how many none did."""
+    total = len(kills)
+    parts = (
+        f"{gate} {sum(getattr(k, gate) for k in kills)}/{total}"
+        for gate in ("prover", "identity", "bounded")
+    )
+    return f"{', '.join(parts)}; passed all gates: {sum(k.passed for k in kills)}"
