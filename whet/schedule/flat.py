@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Const, Expr, Read, Reduce, as_expr
@@ -41,6 +42,7 @@ class FlatStage:
         return next((a for a in reversed(self.axes) if form.coefficient(a) == 1), None)
 
 
+@lru_cache(maxsize=16)
 def flatten_stage(stage: Compute, task: Task, *, whole_groups: bool = False) -> FlatStage:
     """The stage over flat memory, its axes ordered by output stride and merged.
 
@@ -55,6 +57,7 @@ def flatten_stage(stage: Compute, task: Task, *, whole_groups: bool = False) -> 
     return FlatStage(merged, plain.target, address, body)
 
 
+@lru_cache(maxsize=16)  # every sketch asks for the stage of the same task
 def unmerged_stage(stage: Compute, task: Task) -> FlatStage:
     """The stage over flat memory with the axes it has, ordered by output stride."""
     output = task.buffers[stage]

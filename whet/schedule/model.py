@@ -14,16 +14,16 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import affine
-from whet.ir.expr import Read, Reduce
+from whet.ir.expr import Read
 from whet.ir.tensor import subexpressions
 from whet.schedule.contraction import Contraction, Tiling
-from whet.schedule.rows import Rows, RowTiling
-from whet.schedule.spatial import Spatial, SpatialTiling
 
 GHZ = 3.3
 FMA_PER_CYCLE_256 = 2.0
 LOADS_PER_CYCLE = 2.0
 FMA_LATENCY = 4.0
+NARROW = 1.5
+"""Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
 
 
 def lanes_for(columns: int, bits: int, target: Target) -> int:
@@ -63,6 +63,7 @@ def contraction_costs(
     a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / 48.0,
                       a_bytes * panels / 24.0) * c.batch  # fmt: skip
     work = work * _conflict_factor(c, mr, target)
+    work = work * np.where(vector_bits < target.vector_bits, NARROW, 1.0)
     if not c.b_is_constant:
         copied = holes["pack_b"] if c.b_is_contiguous else np.ones_like(mr)
         # Read in place, every step of the loop touches another line and soon another page.
@@ -119,15 +120,6 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     return dict(zip(names, table))
 
 
-def groups_are_narrow(c: Contraction, target: Target) -> bool:
-    """True for a short grouped contraction that fills only a part of a vector.
-
-    Its terms are few enough to write out, and the groups beside it can fill the other lanes.
-    """
-    full = max(1, target.vector_bits // c.reduce.dtype.bits)
-    return c.batch > 1 and 4 * c.columns <= full and c.depth <= 96 and c.b_is_constant
-
-
 def _spread(count: int) -> list[int]:
     """Block sizes to consider: all divisors, and powers of two."""
     found = {n for n in range(1, count + 1) if count % n == 0}
@@ -141,72 +133,3 @@ def best_tiling(c: Contraction, target: Target, threads: int) -> tuple[float, Ti
     costs = contraction_costs(c, target, threads, holes)
     best = int(np.argmin(costs))
     return float(costs[best]), Tiling(**{name: int(column[best]) for name, column in holes.items()})
-
-
-# ------------------------------------------------------------------------- spatial and row sketches
-def prefers_spatial(s: Spatial) -> bool:
-    """True unless lanes along the output's axis would gather what lies contiguous along rows.
-
-    Constants have no say, since they are stored to fit.
-    """
-    weights = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
-    reads = [
-        affine(e.indices[0])
-        for e in subexpressions(s.stage.body)
-        if isinstance(e, Read) and len(e.indices) == 1 and e.tensor.name not in weights
-    ]
-    reduced = [a for r in s.stage.reduces for a in r.axes]
-    along = any(form.coefficient(a) == 1 for form in reads for a in reduced)
-    if not along:
-        return True
-    return s.vector is not None and any(form.coefficient(s.vector) == 1 for form in reads)
-
-
-def spatial_tiling(s: Spatial, target: Target, threads: int) -> SpatialTiling:
-    """Tile sizes for a spatial stage."""
-    bits = max(8, s.stage.target.dtype.bits)
-    lanes = lanes_for(s.columns, bits, target)
-    rows = 1 if s.pixels is None else s.pixels.extent
-    outer = math.prod(a.extent for a in s.outer)
-    windows = sum(math.prod(a.extent for a in r.axes) for r in s.stage.reduces)
-    if windows:
-        nv = 1 if windows <= 32 else min(4, max(1, s.columns // lanes))
-        px = min(rows, 4 if windows <= 32 else 1)
-    elif _transposes(s):
-        # Square tiles: every line of memory that lanes gather from serves several pixels.
-        nv, px = 1, min(rows, lanes)
-    else:
-        nv, px = max(1, min(4, s.columns // lanes)), 1
-    tiles, panels = -(-rows // px), -(-s.columns // (nv * lanes))
-    # Work per parallel step: enough to hide the hand-over, little enough to share.
-    work = max(1, windows) * px * nv * lanes
-    want = max(4 * threads, 1) if threads > 1 else 1
-    tiles_per_step, panels_per_step = tiles, panels
-    while outer * -(-tiles // tiles_per_step) * -(-panels // panels_per_step) < want:
-        if tiles_per_step > 1 and work * tiles_per_step * panels_per_step > 4096:
-            tiles_per_step = -(-tiles_per_step // 2)
-        elif panels_per_step > 1 and work * tiles_per_step * panels_per_step > 4096:
-            panels_per_step = -(-panels_per_step // 2)
-        else:
-            break
-    return SpatialTiling(px, nv, lanes, tiles_per_step, panels_per_step)
-
-
-def _transposes(s: Spatial) -> bool:
-    """True when lanes gather from memory that is contiguous along the pixels instead."""
-    if s.vector is None or s.pixels is None:
-        return False
-    reads = [e for e in subexpressions(s.stage.body) if isinstance(e, Read) and len(e.indices) == 1]
-    forms = [affine(r.indices[0]) for r in reads]
-    return any(f.coefficient(s.vector) > 1 and f.coefficient(s.pixels) == 1 for f in forms)
-
-
-def row_tiling(r: Rows, target: Target, threads: int) -> RowTiling:
-    """Sizes for a row task."""
-    lanes = max(1, target.vector_bits // 32)
-    count = math.prod(r.row_shape)
-    longest = max(
-        [math.prod(a.extent for a in e.axes) for st in r.stages for e in subexpressions(st.body)
-         if isinstance(e, Reduce)] + [1])  # fmt: skip
-    per_step = max(1, min(count // max(1, 4 * threads), 4096 // max(1, longest)))
-    return RowTiling(lanes, 4, max(1, per_step))

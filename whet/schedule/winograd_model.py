@@ -33,9 +33,8 @@ from whet.schedule.winograd import (
     plane,
     power_of_two_below,
 )
+from whet.schedule.work import with_weights
 
-MEMORY_BYTES_PER_NS = 20.0
-"""What all cores together read from memory, unless the target was calibrated."""
 SPILL_BYTES_PER_NS = 45.0
 """What one core moves between its second cache and what lies behind."""
 FORK_JOIN_NS = 1000.0
@@ -46,13 +45,6 @@ A direct sum of few terms is so precise that transforms with fractions would los
 as much; from here on they lose at most about twice as much.
 """
 STEP_NS = 40.0
-
-
-def with_weights(ns: Array, nbytes: float, target: Target) -> Array:
-    """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
-    arrival = nbytes / target.calibration.get("memory_bytes_per_ns", MEMORY_BYTES_PER_NS)
-    result: Array = np.maximum(ns, arrival) + 0.1 * np.minimum(ns, arrival)
-    return result
 
 
 def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, Array]) -> Array:

@@ -1,0 +1,104 @@
+"""The sketches that come with whet, all in one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.ops.base import Numeric
+from whet.schedule import (
+    contraction,
+    model,
+    rows,
+    rows_model,
+    spatial,
+    spatial_model,
+    winograd,
+    winograd_model,
+)
+from whet.schedule.kernel import Kernel
+from whet.schedule.sketch import Population, add_sketch
+from whet.tasks.task import Task
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Family(Generic[F]):
+    """A sketch made of functions; the fields of `tiling` are its holes."""
+
+    name: str
+    find: Callable[[Task], F | None]
+    tiling: Callable[..., Any]
+    holes: Callable[[F, Target, int], Population]
+    price: Callable[[F, Target, int, Population], Array]
+    build: Callable[[F, Any, str], Kernel]
+    numeric: Numeric = "exact"
+
+    def fits(self, task: Task) -> F | None:
+        return self.find(task)
+
+    def space(self, form: F, target: Target, threads: int) -> Population:
+        return self.holes(form, target, threads)
+
+    def costs(self, form: F, target: Target, threads: int, population: Population) -> Array:
+        return self.price(form, target, threads, population)
+
+    def lower(self, form: F, holes: Mapping[str, int], name: str) -> Kernel:
+        return self.build(form, self.tiling(**holes), name)
+
+
+CONTRACTION = add_sketch(
+    Family(
+        "contraction",
+        contraction.find_contraction,
+        contraction.Tiling,
+        model.contraction_holes,
+        winograd_model.direct_costs,
+        contraction.lower_contraction,
+    )
+)
+WINOGRAD = add_sketch(
+    Family(
+        "winograd",
+        winograd.find_winograd,
+        winograd.WinogradTiling,
+        winograd_model.winograd_holes,
+        winograd_model.winograd_costs,
+        winograd.lower_winograd,
+        "real",
+    )
+)
+SPATIAL = add_sketch(
+    Family(
+        "spatial",
+        spatial.find_spatial,
+        spatial.SpatialTiling,
+        spatial_model.spatial_holes,
+        spatial_model.spatial_costs,
+        spatial.lower_spatial,
+    )
+)
+GROUPS = add_sketch(
+    Family(
+        "groups",
+        spatial.find_whole_groups,
+        spatial.SpatialTiling,
+        spatial_model.spatial_holes,
+        spatial_model.spatial_costs,
+        spatial.lower_spatial,
+    )
+)
+ROWS = add_sketch(
+    Family(
+        "rows",
+        rows.find_rows,
+        rows.RowTiling,
+        rows_model.row_holes,
+        rows_model.row_costs,
+        rows.lower_rows,
+    )
+)

@@ -1,0 +1,174 @@
+"""What a spatial schedule should cost, for a whole population at once.
+
+A tile is bound by its operations, its loads, its dependency chains or the cache lines it touches,
+whichever is slowest.  Loads that neighbouring pixels share are counted once when the reduction is
+written out, as the code generator does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.ir.affine import free_symbols
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
+from whet.schedule.model import GHZ, lanes_for
+from whet.schedule.spatial import UNROLL_LIMIT, Spatial
+from whet.schedule.work import (
+    IN_FLIGHT,
+    LATENCY,
+    LOADS_PER_CYCLE,
+    OPERATIONS_PER_CYCLE,
+    distinct,
+    elements,
+    form_of,
+    halvings,
+    lane_places,
+    lane_step,
+    operations,
+    reads,
+    shared_out,
+    traffic_cycles,
+    vector_passes,
+    with_weights,
+)
+
+TILE_CYCLES = 4.0
+"""Loops and addresses around a tile."""
+APART = 1.1
+"""Slow-down when every term starts in another line and often on another page."""
+LINE_BYTES_PER_CYCLE = 24.0
+"""What arrives from the second cache."""
+
+
+def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
+    """Tiles that fit the registers, and shares of the work from everything down to one tile."""
+    bits = max(8, s.stage.target.dtype.bits)
+    lanes = lanes_for(s.columns, bits, target)
+    pixels = 1 if s.pixels is None else s.pixels.extent
+    accumulators = sum(2 if r.kind.startswith("arg") else 1 for r in s.stage.reduces)
+    rows: list[tuple[int, ...]] = []
+    for px in (1, 2, 4, 8):
+        for nv in (4, 3, 2, 1):
+            # The other half of the registers holds what the terms of a window share.
+            crowded = 2 * px * nv * accumulators > target.vector_registers
+            if px > pixels or nv * lanes > s.columns or (crowded and px * nv > 1):
+                continue
+            tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes))
+            shares = [(t, p) for t in halvings(tiles) for p in halvings(panels)]
+            rows += [(px, nv, lanes, *share) for share in (shares if threads > 1 else shares[:1])]
+    names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step")
+    return dict(zip(names, np.array(rows, dtype=np.int64).T))
+
+
+def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]
+    pixels = 1 if s.pixels is None else s.pixels.extent
+    tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes))
+    outer = elements(s.outer)
+    steps = outer * -(-tiles // holes["tiles_per_step"]) * -(-panels // holes["panels_per_step"])
+    count = steps * holes["tiles_per_step"] * holes["panels_per_step"]
+    shapes, place = np.unique(np.stack([px, nv, lanes]), axis=1, return_inverse=True)
+    per_tile = np.array([_tile_cycles(s, target, *map(int, shape)) for shape in shapes.T])
+    moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
+    cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic_cycles(moving, target))
+    weights = sum(t.type.nbytes for t in s.task.constants)
+    return with_weights(shared_out(cycles, steps, threads, GHZ), weights, target)
+
+
+def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int) -> float:
+    """Cycles of one tile of px pixels and nv vectors."""
+    epilogue = _Tally(s, target, px, nv, lanes)
+    epilogue.add(s.stage.body, {})
+    cycles = max(epilogue.cycles(), epilogue.passes * px * nv) + TILE_CYCLES
+    for reduce in s.stage.reduces:
+        cycles += _reduction_cycles(s, target, reduce, px, nv, lanes)
+    return cycles
+
+
+def _reduction_cycles(
+    s: Spatial, target: Target, reduce: Reduce, px: int, nv: int, lanes: int
+) -> float:
+    count = elements(reduce.axes)
+    tally = _Tally(s, target, px, nv, lanes)
+    apart = APART if _steps_over(s, reduce, nv * lanes) else 1.0
+    combine = 3.0 if reduce.kind.startswith("arg") else 1.0
+    if count <= UNROLL_LIMIT:
+        tally.add(reduce.value, {a: a.extent for a in reduce.axes}, combine)
+        overlap = max(1.0, IN_FLIGHT / (tally.operations + tally.loads))
+        return max(apart * tally.cycles(), LATENCY * count / overlap)
+    # One step of the loop after the other: only pixels share, and chains cannot overlap.
+    tally.add(reduce.value, {}, combine)
+    return count * (apart * max(tally.cycles(), LATENCY) + 1.0)
+
+
+def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
+    """True when the vectors of one term do not follow those of the term before."""
+    return s.columns > width and any(
+        lane_step(read, s.vector) != 0 and any(a in free_symbols(read) for a in reduce.axes)
+        for read in reads(reduce.value)
+    )
+
+
+class _Tally:
+    """Operations, loads and bytes of a tile."""
+
+    def __init__(self, s: Spatial, target: Target, px: int, nv: int, lanes: int) -> None:
+        self.s, self.target, self.px, self.nv, self.lanes = s, target, px, nv, lanes
+        bits = max(8, s.stage.target.dtype.bits)
+        self.passes = float(vector_passes(np.asarray(lanes), bits))
+        self.operations = self.loads = self.bytes = 0.0
+        self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
+
+    def add(self, value: Expr, window: dict[Axis, int], combine: float = 0.0) -> None:
+        """Count a value for all pixels, vectors and positions of the window."""
+        positions = elements(tuple(window))
+        every = self.px * self.nv * positions * self.passes
+        product = 1.0 if combine and _multiplies(value) else 0.0  # fused with the sum
+        self.operations += every * (operations(value) + combine - product)
+        for read in reads(value):
+            self.read(read, window)
+
+    def read(self, read: Read, window: dict[Axis, int]) -> None:
+        axes = dict(window)
+        if self.s.pixels is not None:
+            axes[self.s.pixels] = self.px
+        form = form_of(read)
+        places = distinct(form, axes)
+        step = lane_step(read, self.s.vector)
+        if step == 0:
+            self.loads += places
+            return
+        size = read.dtype.itemsize
+        if step == 1 or self.is_stored_to_fit(read):
+            self.loads += places * self.nv * self.passes
+            self.bytes += places * self.nv * self.lanes * size
+            return
+        apart = lane_places(read, self.s.vector, self.lanes)
+        self.loads += places * self.nv * apart
+        if apart < self.lanes:
+            # Few elements that groups of lanes share are shuffled into place.
+            self.operations += places * self.nv * 2
+            self.bytes += places * self.nv * self.lanes * size
+            return
+        # Lanes are gathered one by one, each from a line that neighbouring pixels may share.
+        self.operations += places * self.nv * self.lanes * 2
+        near = self.s.pixels is not None and form.coefficient(self.s.pixels) in (0, 1)
+        lines = places / self.px if near else places
+        self.bytes += lines * self.nv * self.lanes * self.target.line_bytes
+
+    def is_stored_to_fit(self, read: Read) -> bool:
+        """Constants are stored with the vector axis last."""
+        form = form_of(read)
+        linear = all(isinstance(a, Axis) for a, _ in form.terms)
+        return linear and read.tensor.name in self.constants
+
+    def cycles(self) -> float:
+        issue = max(self.operations / OPERATIONS_PER_CYCLE, self.loads / LOADS_PER_CYCLE)
+        return max(issue, self.bytes / LINE_BYTES_PER_CYCLE)
+
+
+def _multiplies(value: Expr) -> bool:
+    return isinstance(value, Binary) and value.op == "mul" and bool(free_symbols(value))

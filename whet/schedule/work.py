@@ -1,0 +1,161 @@
+"""How much work the expressions of a stage are: what the analytic models count.
+
+    select(0 <= h, x[h, c], 0.0) * w[c] + acc     along c  ->  3 operations, 2 loads per vector
+
+Arithmetic on indices is not counted: it is hoisted out of loops or part of an address.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.ir.affine import Affine, affine, free_symbols, substitute
+from whet.ir.expr import Axis, Binary, Call, Cast, Expr, Read, Reduce, Select, as_expr
+from whet.ir.program import Buffer
+from whet.ir.tensor import Tensor
+from whet.schedule.access import address_form
+
+OPERATIONS_PER_CYCLE = 2.0
+LOADS_PER_CYCLE = 2.0
+LATENCY = 4.0
+MEMORY_BYTES_PER_NS = 20.0
+"""What all cores together read from memory, unless the target was calibrated."""
+IN_FLIGHT = 192.0
+"""Instructions that the core looks ahead: neighbouring tiles overlap within them."""
+SLOTS = {
+    "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 8, "exp": 14,
+    "log": 18, "tanh": 20, "sigmoid": 18, "erf": 24, "pow": 40, "sin": 40, "cos": 40, "tan": 60,
+}  # fmt: skip
+"""Operations that a function takes per vector, where it is not one."""
+
+
+def terms(e: Expr, *, inside_reductions: bool = False) -> Iterator[Expr]:
+    """The distinct parts of a value, without indices and, unless asked for, reduced values."""
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        yield x
+        if isinstance(x, Reduce) and not inside_reductions and x is not e:
+            continue
+        if not isinstance(x, Read):
+            stack.extend(x.children())
+
+
+def operations(e: Expr) -> float:
+    """Operations per vector; a product that is added at once costs nothing extra."""
+    total = 0.0
+    for x in terms(e):
+        match x:
+            case Binary(op=op, left=left, right=right):
+                fused = op == "add" and x.dtype.is_float
+                total -= fused and any(isinstance(y, Binary) and y.op == "mul"
+                                       for y in (left, right))  # fmt: skip
+                total += SLOTS.get(op, 1)
+            case Call(name=name):
+                total += SLOTS.get(name, 1)
+            case Select() | Cast():
+                total += 1
+    return total
+
+
+def reads(e: Expr) -> list[Read]:
+    """The reads of a value, outside of its reductions."""
+    return [x for x in terms(e) if isinstance(x, Read)]
+
+
+@lru_cache(maxsize=1024)
+def form_of(read: Read) -> Affine:
+    """The address of a read as a linear form; scratch rows have plain indices."""
+    tensor = read.tensor
+    if not isinstance(tensor, Buffer):
+        tensor = Buffer(tensor.name, tensor.shape, tensor.dtype)
+    return address_form(tensor, read.indices)
+
+
+def lane_step(read: Read, axis: Axis | None) -> int | None:
+    """How far the address moves per lane along the axis; None when it jumps about."""
+    if axis is None:
+        return 0
+    form = form_of(read)
+    if any(axis in free_symbols(a) for a, _ in form.terms if a is not axis):
+        return None
+    return form.coefficient(axis)
+
+
+def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
+    """How many elements the lanes of one vector read; fewer than lanes when some share."""
+    if axis is None:
+        return 1
+    places = {
+        affine(substitute(form_of(read).expr(), {axis: as_expr(n)})) for n in range(lanes)
+    }  # fmt: skip
+    return len(places)
+
+
+def distinct(form: Affine, extents: dict[Axis, int]) -> int:
+    """How many addresses a form takes over the given extents of some axes."""
+    positions: Array = np.zeros(1, np.int64)
+    for axis, extent in extents.items():
+        step = form.coefficient(axis)
+        if any(axis in free_symbols(a) for a, _ in form.terms if a is not axis):
+            step = 1 << 40  # anything may happen: count every position
+        positions = (positions[:, None] + step * np.arange(extent)).reshape(-1)
+        if step:
+            positions = np.unique(positions)
+    return len(np.unique(positions))
+
+
+def traffic_cycles(tensors: Sequence[Tensor], target: Target) -> float:
+    """Cycles to bring all elements once from where they can be at best."""
+    nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
+    if nbytes <= target.l1d_bytes // 2:
+        return nbytes / 64
+    if nbytes <= target.l2_bytes // 2:
+        return nbytes / 32
+    return nbytes / (16 if nbytes <= target.l3_bytes // 2 else 5)
+
+
+def with_weights(ns: Array, nbytes: float, target: Target) -> Array:
+    """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
+    arrival = nbytes / target.calibration.get("memory_bytes_per_ns", MEMORY_BYTES_PER_NS)
+    result: Array = np.maximum(ns, arrival) + 0.1 * np.minimum(ns, arrival)
+    return result
+
+
+def vector_passes(lanes: Array, bits: int) -> Array:
+    """256-bit operations per vector."""
+    return np.maximum(1.0, lanes * bits / 256)
+
+
+def shared_out(cycles: Array, steps: Array, threads: int, ghz: float) -> Array:
+    """Nanoseconds when that many equal steps are dealt out to the threads.
+
+    A step costs its hand-over.  Cores are not equally fast, so the last one to finish is late by
+    a part of a step.
+    """
+    ns = cycles / ghz
+    if threads == 1:
+        return ns + steps * 40.0
+    rounds = np.ceil(steps / threads) / steps
+    late = np.where(steps > 1, 0.25 / steps, 0.0)
+    return ns * np.minimum(1.0, rounds + late) + steps * 40.0 / threads
+
+
+def halvings(count: int) -> list[int]:
+    """count, and what a half, a quarter, ... of it is, rounded up, down to 1."""
+    found = {-(-count // (1 << n)) for n in range(count.bit_length() + 1)}
+    return sorted(found, reverse=True)
+
+
+def elements(axes: Sequence[Axis]) -> int:
+    return math.prod(a.extent for a in axes)
