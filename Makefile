@@ -8,7 +8,7 @@ STAMP := $(VENV)/.ready
 # dependencies (torch, opencv) are large and not needed for that.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
 
-.PHONY: setup demo test lint conformance docs lower-bounds clean
+.PHONY: setup demo test lint conformance fuzz docs lower-bounds clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,10 @@ test: lint
 # All of ONNX's own node tests; `make test` runs a sample of them.
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py
+
+# Random kernels against the interpreter; `make test` runs a sample of them.
+fuzz: $(STAMP)
+	$(BIN)/python tools/fuzz.py
 
 # Writes the generated pages of docs/ anew.
 docs: $(STAMP)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tests.build.guard_pages import GuardedMemory
@@ -31,14 +33,22 @@ def native(graph: Graph, threads: int = 1) -> NativeExecutable:
 
 
 def check_native(graph: Graph, arrays: tuple[Array, ...], what: str) -> NativeExecutable:
-    """Builds the graph and compares its outputs, flush against either end of the memory."""
-    expected = interpret(graph, arrays)
+    """Builds the graph and compares its outputs with the interpreter's."""
     executable = native(graph)
+    expected = interpret(graph, arrays)
+    for results in guarded_results(executable, graph, arrays):
+        for got, want in zip(results, expected, strict=True):
+            check_same(got, np.asarray(want), what)
+    return executable
+
+
+def guarded_results(
+    executable: NativeExecutable, graph: Graph, arrays: tuple[Array, ...]
+) -> Iterator[list[Array]]:
+    """The outputs on arrays flush against the end of readable memory, then its start."""
     for at_end in (True, False):
         memory = GuardedMemory(at_end=at_end)
         given = [memory.copy(a, v.tensor_type) for a, v in zip(arrays, graph.inputs)]
         out = [memory.empty(v.tensor_type) for v in graph.outputs]
         executable(given, out)
-        for got, want in zip(out, expected, strict=True):
-            check_same(got, np.asarray(want), what)
-    return executable
+        yield out

@@ -21,6 +21,7 @@ from whet.graph.passes import optimize
 from whet.ops.base import Numeric
 from whet.runtime.arrays import as_numpy
 from whet.runtime.artifact import is_artifact
+from whet.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from whet.frontend.onnx.imported import ImportedModel
@@ -34,6 +35,9 @@ class Options:
     threads: int
     numerics: Numeric
     note: Note
+
+    def prepare(self, graph: Graph) -> Executable:
+        return self.engine.prepare(graph, self.threads, self.numerics)
 
 
 def compile(
@@ -118,7 +122,7 @@ def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> 
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
     optimized = optimize(graph, numerics=options.numerics)
-    return Program(signature, optimized, options.engine.prepare(optimized, options.threads))
+    return Program(signature, optimized, options.prepare(optimized))
 
 
 def imported_program(imported: ImportedModel, options: Options) -> Program:
@@ -133,7 +137,7 @@ def imported_program(imported: ImportedModel, options: Options) -> Program:
         )
     signature = imported_signature(imported)
     graph = optimize(imported.graph, numerics=options.numerics)
-    return Program(signature, graph, options.engine.prepare(graph, options.threads), rest)
+    return Program(signature, graph, options.prepare(graph), rest)
 
 
 class _Source:

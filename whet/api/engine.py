@@ -20,6 +20,7 @@ from whet.core.target import Target, find_target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
+from whet.ops.base import Numeric
 from whet.runtime.executable import Executable, own_results
 
 
@@ -30,8 +31,11 @@ class Engine(Protocol):
     def name(self) -> str:
         """What users see: `interpreter`, `native`."""
 
-    def prepare(self, graph: Graph, threads: int) -> Executable:
-        """The graph as a callable that uses at most `threads` threads."""
+    def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
+        """The graph as a callable that uses at most `threads` threads.
+
+        `numerics="exact"` allows no algorithm that is equal only over the reals.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Interpreter:
 
     name: ClassVar[str] = "interpreter"
 
-    def prepare(self, graph: Graph, threads: int) -> Executable:
+    def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
         return _Interpreted(graph)
 
 
@@ -70,10 +74,10 @@ class Native:
     cache: FileCache
     name: ClassVar[str] = "native"
 
-    def prepare(self, graph: Graph, threads: int) -> Executable:
+    def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
         from whet.build.native import build  # loads LLVM: only when needed
 
-        return build(graph, self.target, threads, self.cache)
+        return build(graph, self.target, threads, self.cache, numerics=numerics)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from whet.api.specs import output_specs, spec_of
 from whet.core.errors import ArtifactError, WhetError, fail
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
+from whet.ops.base import Numeric
 from whet.runtime.artifact import Artifact, read_artifact
 from whet.runtime.damage import require
 
@@ -28,7 +29,9 @@ def load(
     artifact = read_artifact(path)
     graph = _checked_graph(artifact)
     engine = default_engine()
-    program = Program(artifact.signature, graph, engine.prepare(graph, thread_count(threads)))
+    numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
+    executable = engine.prepare(graph, thread_count(threads), numerics)
+    program = Program(artifact.signature, graph, executable)
     programs = Programs(None, note or logging.getLogger("whet").warning, "the model")
     programs.made.append(program)
     return CompiledModel(

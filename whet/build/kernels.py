@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.build.plan import LoopStep, Step
@@ -15,9 +15,11 @@ from whet.core.caching import FileCache
 from whet.core.digest import digest_text
 from whet.core.target import Target
 from whet.ir.program import Program
-from whet.schedule.default import default_kernel
 from whet.schedule.kernel import Kernel
 from whet.tasks.task import Task
+
+Schedule = Callable[[Task, str], Kernel]
+"""Decides how a task is computed, and gives the kernel under the given name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +34,8 @@ class NativeKernel:
 class KernelMaker:
     """Makes kernels of steps, equal ones once."""
 
-    def __init__(self, target: Target, threads: int) -> None:
-        self.target, self.threads = target, threads
+    def __init__(self, target: Target, schedule: Schedule) -> None:
+        self.target, self.schedule = target, schedule
         self.made: dict[str, NativeKernel] = {}
 
     def make(self, step: Step | LoopStep) -> NativeKernel:
@@ -47,9 +49,6 @@ class KernelMaker:
                 kernel = self.schedule(step.task, symbol)
             self.made[step.key] = NativeKernel(kernel, symbol, program_ir(kernel.program))
         return self.made[step.key]
-
-    def schedule(self, task: Task, symbol: str) -> Kernel:
-        return default_kernel(task, self.target, self.threads, symbol)
 
 
 def program_ir(program: Program) -> str:

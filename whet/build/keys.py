@@ -11,9 +11,10 @@ from whet.graph.body import describe_content
 from whet.graph.graph import Graph
 
 
-def build_key(graph: Graph, target: Target, threads: int) -> str:
+def build_key(graph: Graph, target: Target, threads: int, numerics: str) -> str:
     """Equal for graphs that compute the same, built by the same program for the same machine."""
-    return digest_text(*describe_content(graph), target.to_json(), str(threads), program_key())
+    content = describe_content(graph)
+    return digest_text(*content, target.to_json(), str(threads), numerics, program_key())
 
 
 @cache

@@ -9,7 +9,7 @@ from whet.build.assemble import assemble
 from whet.build.bodies import with_compiled_body
 from whet.build.executable import LoneStep, NativeExecutable, NativeStep
 from whet.build.image import load_image, store_image
-from whet.build.kernels import KernelMaker
+from whet.build.kernels import KernelMaker, Schedule
 from whet.build.keys import build_key
 from whet.build.plan import AnyStep, Plan, Step, make_plan
 from whet.build.refusals import load_refusals, store_refusals, why_not_native
@@ -18,28 +18,54 @@ from whet.build.segments import NativePiece, Piece, cut
 from whet.build.split import split_stages
 from whet.build.threads import Threads
 from whet.core.caching import FileCache
-from whet.core.config import process_config
+from whet.core.config import CacheConfig, process_config
 from whet.core.errors import NoCodeError
 from whet.core.target import Target
 from whet.graph.graph import Graph, Node
 from whet.graph.passes import expand_composites
+from whet.ops.base import Numeric
+from whet.schedule.default import default_kernel
+
+NO_CACHE = FileCache(CacheConfig(enabled=False))
 
 
 def build(
-    graph: Graph, target: Target, threads: int, cache: FileCache | None = None
+    graph: Graph,
+    target: Target,
+    threads: int,
+    cache: FileCache | None = None,
+    *,
+    numerics: Numeric = "real",
+    schedule: Schedule | None = None,
 ) -> NativeExecutable:
-    """The graph as native code for this machine, from the cache if it has been built before."""
-    return _Builder(target, threads, cache or FileCache(process_config().cache)).build(graph)
+    """The graph as native code for this machine, from the cache if it has been built before.
+
+    `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
+    schedule of one's own instead of the default, what is built is not kept.
+    """
+    cache = cache or FileCache(process_config().cache)
+    return _Builder(target, threads, cache, numerics, schedule).build(graph)
 
 
 class _Builder:
     """Builds graphs that share a target."""
 
-    def __init__(self, target: Target, threads: int, cache: FileCache) -> None:
-        self.target, self.threads, self.cache = target, Threads(threads, cache), cache
+    def __init__(
+        self,
+        target: Target,
+        threads: int,
+        cache: FileCache,
+        numerics: Numeric,
+        schedule: Schedule | None,
+    ) -> None:
+        self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
+        self.cache = cache if schedule is None else NO_CACHE
+        self.schedule: Schedule = schedule or (
+            lambda task, name: default_kernel(task, target, threads, name, numerics)
+        )
 
     def build(self, graph: Graph) -> NativeExecutable:
-        key = build_key(graph, self.target, self.threads.count)
+        key = build_key(graph, self.target, self.threads.count, self.numerics)
         graph = expand_composites(graph)
         refused = load_refusals(self.cache, key, graph)
         found = None if refused is None else self.from_cache(key, graph, refused)
@@ -63,7 +89,7 @@ class _Builder:
 
     def anew(self, key: str, graph: Graph) -> NativeExecutable:
         reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
-        maker = KernelMaker(self.target, self.threads.count)
+        maker = KernelMaker(self.target, self.schedule)
         pieces, plans, refused = plan_pieces(graph, reasons, maker)
         while refused:
             # What has no code runs on its own, and what is around it is planned anew.

@@ -103,7 +103,8 @@ class _Placer:
             if isinstance(v, Constant) and v not in self.result.places:
                 self.own(v, "constant")
             storage = self.result.places[v].storage
-            if storage.kind != "output" or self.graph.outputs.index(v) != number:
+            direct = storage.kind == "output" and storage.value is v
+            if not direct or self.graph.outputs.index(v) != number:
                 self.result.leaving[number] = _row_major(v)
         return self.result
 

@@ -1,0 +1,74 @@
+"""Random legal schedules: any sketch that fits, any candidate of its space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.build.comparing import NO_CACHE, TARGET, guarded_results
+from tests.build.random_graphs import random_graph
+from whet.build.native import build
+from whet.core.errors import NoCodeError
+from whet.graph.interpret import interpret
+from whet.schedule import families  # noqa: F401  (adds the sketches)
+from whet.schedule.kernel import Kernel
+from whet.schedule.sketch import SKETCHES
+from whet.tasks.task import Task
+
+TOLERANCE = 2e-5
+
+
+class RandomSchedule:
+    """A schedule that draws; it counts what it has drawn, by sketch."""
+
+    def __init__(self, rng: np.random.Generator, threads: int) -> None:
+        self.rng, self.threads = rng, threads
+        self.drawn: dict[str, int] = {}
+        self.shown: list[str] = []
+
+    def __call__(self, task: Task, name: str) -> Kernel:
+        fitting = [(s, form) for s in SKETCHES.values() for form in [s.fits(task)] if form]
+        for n in self.rng.permutation(len(fitting)):
+            sketch, form = fitting[n]
+            population = sketch.space(form, TARGET, self.threads)
+            count = len(next(iter(population.values())))
+            if not count:
+                continue
+            row = int(self.rng.integers(count))
+            holes = {hole: int(column[row]) for hole, column in population.items()}
+            self.drawn[sketch.name] = self.drawn.get(sketch.name, 0) + 1
+            self.shown.append(f"{sketch.name} {holes}")
+            return sketch.lower(form, holes, name)
+        raise NoCodeError("WH1303", "no sketch fits")
+
+
+def check_random(seed: int, length: int = 4) -> RandomSchedule:
+    """A random graph under a random schedule gives what the interpreter gives."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, length)
+    arrays = tuple(rng.uniform(-1, 1, v.tensor_type.shape).astype(np.float32) for v in graph.inputs)
+    schedule = RandomSchedule(rng, threads=int(rng.integers(1, 3)))
+    executable = build(graph, TARGET, schedule.threads, NO_CACHE, schedule=schedule)
+    exact, rounded = interpret(graph, arrays, precise=True), interpret(graph, arrays)
+    for results in guarded_results(executable, graph, arrays):
+        for got, want, plain in zip(results, exact, rounded, strict=True):
+            # Where numbers cancel, plain NumPy is no better: its own error is the yardstick.
+            noise = float(np.abs(plain - want).max(initial=0))
+            scale = max(float(np.abs(want).max(initial=0)), 1.0)
+            np.testing.assert_allclose(
+                got, want, rtol=TOLERANCE, atol=TOLERANCE * scale + 8 * noise,
+                err_msg=f"seed {seed}: {schedule.shown}\n{graph}",
+            )  # fmt: skip
+    return schedule
+
+
+def check_many(seeds: range, report: Callable[[int, int], None] | None = None) -> dict[str, int]:
+    """How often each sketch was drawn over all seeds."""
+    total: dict[str, int] = {}
+    for number, seed in enumerate(seeds):
+        for name, count in check_random(seed).drawn.items():
+            total[name] = total.get(name, 0) + count
+        if report is not None:
+            report(number + 1, sum(total.values()))
+    return total
