@@ -9,7 +9,7 @@ them are told apart by a few elements without being computed as a whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from whet.core.dtypes import f32
 from whet.core.errors import OperatorError
+from whet.core.executor import Progress
 from whet.core.types import Array, Shape, TensorType
 from whet.ops.base import Op
 from whet.superopt.generate import walk
@@ -36,6 +37,7 @@ from whet.superopt.generate.forms import Form, make_forms
 from whet.superopt.generate.kinds import Kind, result_kinds
 from whet.superopt.generate.pools import Pool
 from whet.superopt.generate.scramble import scramble, scrambled_text
+from whet.superopt.generate.tables import Tables
 
 CHUNK = 8192
 """Pairs that one task evaluates."""
@@ -94,9 +96,17 @@ class Universe:
     """
 
     def __init__(
-        self, pool: Pool, size: int, *, seed: int = 0, exact: bool = False, threads: int = 1
+        self,
+        pool: Pool,
+        size: int,
+        *,
+        seed: int = 0,
+        exact: bool = False,
+        threads: int = 1,
+        progress: Progress | None = None,
     ) -> None:
         self.pool, self.size, self.exact, self.threads = pool, size, exact, threads
+        self.progress = progress
         self.rng = np.random.default_rng([seed, 0x57E7])
         self.ops: list[Op] = []
         self.op_numbers: dict[Op, int] = {}
@@ -139,43 +149,20 @@ class Universe:
         self._round(first, second, last=self.size == 1)
         self.base = len(self.apps)
         for done in range(1, self.size):
-            found = self._walk(done, collect=True)
-            self.keys, self.numbers, first, second = found[5:]
+            self.keys, self.numbers, first, second = self.tables().new_pairs(done)
             self.pairs += len(first)
+            if self.progress is not None:
+                self.progress(done, self.size)
             self._round(first, second, last=done == self.size - 1)
 
-    def graphs(
-        self, size: int, *, part: int = 0, parts: int = 1, shard: int = 0, shards: int = 1
-    ) -> tuple[Array, Array, int, float, int]:
-        """The graphs of this size: fingerprints, applications, how many were visited, how many
-        they stand for, how many are connected.
-
-        The first application of a graph that is not connected is stored as its complement.
-        """
-        visited, stands_for, connected, prints, apps, *_ = self._walk(
-            size, part=part, parts=parts, shard=shard, shards=shards, store=True
-        )
-        return prints, apps, visited, stands_for, connected
-
-    def sequences(self, size: int, part: int = 0, parts: int = 1) -> int:
-        """In how many orders the graphs of this size can be built up: what TASO enumerates."""
-        return round(self._walk(size, ordered=False, part=part, parts=parts)[1])
-
-    def canonical(self, size: int) -> int:
-        """How many graphs of this size there are, exchanged inputs counted apart."""
-        return round(self._walk(size)[1])
-
-    def _walk(
-        self, size: int, *, collect: bool = False, ordered: bool = True, part: int = 0,
-        parts: int = 1, shard: int = 0, shards: int = 1, store: bool = False,
-    ) -> tuple[int, float, int, Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    def tables(self) -> Tables:
+        """What walking over the graphs needs."""
         apps = self.apps
         surface = np.array(self.surface_of_kind, np.int32)[self.kind]
-        return walk.walk(
-            size, self.size, collect, ordered, apps.a, apps.b, apps.out, apps.hash,
-            self.pair_start, self.pair_count, self.base, self.inputs, self.hash, surface,
-            self._fits(), self.keys, self.numbers, self.pairs, self.holes, self.multiplicity,
-            part, parts, shard, shards, store,
+        return Tables(
+            self.size, self.inputs, self.base, self.pairs, apps.a, apps.b, apps.out, apps.hash,
+            self.pair_start, self.pair_count, self.hash, surface, self._fits(), self.keys,
+            self.numbers, self.holes, self.multiplicity,
         )  # fmt: skip
 
     def _insert(self, a: Array, b: Array) -> None:
@@ -358,7 +345,9 @@ class Universe:
                     tasks.append(_Task(instance, a[chosen], b[chosen], chosen + first_pair))
         return tasks
 
-    def _parallel(self, method, tasks):  # type: ignore[no-untyped-def]
+    def _parallel(
+        self, method: Callable[[_Task], list[Array]], tasks: Sequence[_Task]
+    ) -> list[list[Array]]:
         if self.threads == 1:
             return [method(t) for t in tasks]
         with ThreadPoolExecutor(self.threads) as pool:

@@ -120,9 +120,9 @@ class _Writer:
     """Writes the terms of one equation with general attributes."""
 
     def __init__(
-        self, found: Found, lexicon: Lexicon, names: Mapping[int, str], special: bool
+        self, found: Found, lexicon: Lexicon, names: Mapping[int, str], fixed: tuple[str, ...]
     ) -> None:
-        self.lexicon, self.names, self.special = lexicon, names, special
+        self.lexicon, self.names, self.fixed = lexicon, names, fixed
         self.extents: dict[Term, tuple[Extent, ...]] = {}
         self.items: dict[tuple[Term, str, int], Extent] = {}
         self.free: dict[tuple[str, Any], str] = {}
@@ -202,10 +202,12 @@ class _Writer:
             parts = self.extent(term[2])[op.axis].root().parts
             return f"[{parts[0]}, {parts[1]}]" if parts is not None else show_attribute(value)
         if name == "groups":
-            return self._groups(value)
-        if name == "pads" and (self.special or not self.one_padding):
+            return self._groups(term, value)
+        if name == "merged" and ("groups", value) in self.free:
+            return self.free["groups", value]
+        if name == "pads" and (self.fixed or not self.one_padding):
             return self._half_kernel(term, op)
-        if self.special and name in ("strides", "dilations"):
+        if name in self.fixed:
             return show_attribute(value)
         items = value if isinstance(value, tuple) else (value,)
         letter = self._variable(name, value)
@@ -224,10 +226,15 @@ class _Writer:
             self.free[name, value] = letter if not taken else f"{letter}{taken + 1}"
         return self.free[name, value]
 
-    def _groups(self, value: int) -> str:
-        """1 as it is; a quotient of known groups and what was merged; or a variable."""
+    def _groups(self, term: Term, value: int) -> str:
+        """1 as it is; all channels, for filters of one channel by definition; a quotient of
+        known groups and what was merged; or a variable."""
         if value == 1:
             return "1"
+        if len(term) == 4:
+            channels = self.extent(term[3])[1].root()
+            if (channels.text, channels.value) == (UNKNOWN, 1):
+                return str(self.extent(term[2])[1])
         if ("groups", value) not in self.free:
             for (name, whole), letter in self.free.items():
                 for (other, merged), by in self.free.items():
@@ -252,8 +259,9 @@ def _grouped(text: str) -> str:
 def generalize(found: Found, lexicon: Lexicon, name: str) -> tuple[Rule, ...]:
     """The rules that the equation suggests, without certificates, the most general first.
 
-    In the first one strides, paddings and dilations are variables; in the second, strides and
-    dilations are those at which the equation was found, and paddings are half the kernels.
+    In the first one strides, paddings and dilations are variables; in the next one dilations
+    are those at which the equation was found, and paddings are half the kernels; in the last
+    one strides are fixed too.
     """
     order = variables(*found.left, *found.right)
     taken: dict[str, int] = {}
@@ -268,9 +276,9 @@ def generalize(found: Found, lexicon: Lexicon, name: str) -> tuple[Rule, ...]:
         Variable(names[v], len(found.kinds[v].shape), found.kinds[v].role) for v in order
     )
     rules = []
-    for special in (False, True):
-        writer = _Writer(found, lexicon, names, special)
+    for fixed in ((), ("dilations",), ("dilations", "strides")):
+        writer = _Writer(found, lexicon, names, fixed)
         lhs = tuple(map(writer.text, found.left))
         rhs = tuple(map(writer.text, found.right))
         rules.append(Rule(name, declared, lhs, rhs))
-    return tuple(rules) if rules[0] != rules[1] else (rules[0],)
+    return tuple(dict.fromkeys(rules))

@@ -15,7 +15,7 @@ import numpy as np
 
 from whet.core.types import Array
 from whet.superopt.generate.compiled import compiled
-from whet.superopt.generate.universe import Universe
+from whet.superopt.generate.tables import Tables
 
 ABSENT = np.int32(np.iinfo(np.int32).max)
 
@@ -27,31 +27,30 @@ class Pairs:
     graphs: Array
     """[n, size] applications, ended by ABSENT."""
     pairs: Array
-    visited: int
     distinct: int
-    raw: int
-    """All pairs of equal fingerprint."""
+    """Different fingerprints."""
+    raw: Array
+    """All pairs of equal fingerprint, by the number of operators of the larger graph."""
 
 
 @compiled
-def _select(prints: Any, order: Any, graphs: Any, connected: Any) -> Any:
-    """The pairs of equal fingerprint that share nothing, with the number of all pairs."""
+def _select(prints: Any, order: Any, graphs: Any, sizes: Any, connected: Any) -> Any:
+    """The pairs of equal fingerprint that share nothing, with the numbers of all pairs."""
     found = np.empty((1024, 2), np.int64)
     n = 0
-    raw = 0
     distinct = 0
     low = 0
     size = graphs.shape[1]
+    raw = np.zeros(size + 1, np.int64)
     while low < len(order):
         high = low + 1
         while high < len(order) and prints[order[high]] == prints[order[low]]:
             high += 1
         distinct += 1
-        members = high - low
-        raw += members * (members - 1) // 2
         for i in range(low, high):
             for j in range(i + 1, high):
                 x, y = order[i], order[j]
+                raw[max(sizes[x], sizes[y])] += 1
                 if not connected[x] and not connected[y]:
                     continue
                 shared = False
@@ -72,21 +71,19 @@ def _select(prints: Any, order: Any, graphs: Any, connected: Any) -> Any:
     return found[:n], raw, distinct
 
 
-def equal_pairs(universe: Universe, size: int, *, shard: int = 0, shards: int = 1) -> Pairs:
-    """The pairs among all graphs of up to `size` operators whose fingerprint is in the shard."""
+def equal_pairs(tables: Tables, *, shard: int = 0, shards: int = 1) -> Pairs:
+    """The pairs among all graphs whose fingerprint is in the shard."""
     prints, graphs = [], []
-    visited = 0
-    for n in range(1, size + 1):
-        f, g, seen, _, _ = universe.graphs(n, shard=shard, shards=shards)
-        wide = np.full((len(g), size), ABSENT, np.int32)
-        wide[:, :n] = g
-        prints.append(f)
+    for n in range(1, tables.size + 1):
+        found = tables.graphs(n, shard=shard, shards=shards)
+        wide = np.full((len(found.apps), tables.size), ABSENT, np.int32)
+        wide[:, :n] = found.apps
+        prints.append(found.prints)
         graphs.append(wide)
-        visited += seen
     f, g = np.concatenate(prints), np.concatenate(graphs)
     connected = g[:, 0] >= 0
     g[:, 0] = np.where(connected, g[:, 0], ~g[:, 0])
     order = np.argsort(f, kind="stable")
-    pairs, raw, distinct = _select(f, order, g, connected)
+    pairs, raw, distinct = _select(f, order, g, (g != ABSENT).sum(axis=1), connected)
     used, rows = np.unique(pairs, return_inverse=True)
-    return Pairs(g[used], rows.reshape(-1, 2), visited, distinct, raw)
+    return Pairs(g[used], rows.reshape(-1, 2), distinct, raw)

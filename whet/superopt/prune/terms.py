@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whet.core.types import Array
+from whet.core.types import Array, Shape
 from whet.ops.base import Op, show_attribute
 from whet.superopt.generate.kinds import Kind
 from whet.superopt.generate.universe import NONE, Universe
@@ -63,6 +63,16 @@ class Found:
     left: tuple[Term, ...]
     right: tuple[Term, ...]
     kinds: Mapping[int, Kind]
+
+    @property
+    def ranks(self) -> Shape:
+        """The ranks of the variables, sorted."""
+        return tuple(sorted(len(k.shape) for k in self.kinds.values()))
+
+    @property
+    def size(self) -> int:
+        """The number of operators on the larger side."""
+        return max(size_of(self.left), size_of(self.right))
 
 
 def size_of(terms: Sequence[Term]) -> int:

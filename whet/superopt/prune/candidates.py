@@ -1,0 +1,156 @@
+"""Candidates: what generating and pruning over several pools leaves, as rules to be proved.
+
+    pools  ->  equations up to renaming  ->  no instances of others  ->  rules
+                                                                    \\->  core
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.core.executor import Executor, Progress
+from whet.core.types import Shape
+from whet.superopt.generate.pools import Pool
+from whet.superopt.prune.canonical import drop_instances
+from whet.superopt.prune.derive import core
+from whet.superopt.prune.generalize import generalize
+from whet.superopt.prune.search import Counts, Generation, generate
+from whet.superopt.prune.terms import Found, Lexicon, Term, variables
+from whet.superopt.rules.rule import Rule
+
+Report = Callable[[str], Progress | None]
+"""Given what begins now, returns where to report progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule without a certificate.
+
+    `forms` are claims of falling generality: the first that passes the gates is the rule.
+    `shapes` are those of its variables where it was found; `in_core` says that smaller
+    candidates do not imply it.
+    """
+
+    forms: tuple[Rule, ...]
+    shapes: tuple[tuple[str, Shape], ...]
+    size: int
+    in_core: bool
+
+    @property
+    def name(self) -> str:
+        return self.forms[0].name
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """One row of the funnel: what is left of the equations of a size after each step."""
+
+    size: int
+    sequences: int
+    canonical: int
+    visited: int
+    pairs: int
+    disjoint: int
+    renamed: int
+    general: int
+    core: int
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All candidates, the smaller ones first, and how they came about."""
+
+    candidates: tuple[Candidate, ...]
+    funnel: tuple[Funnel, ...]
+
+
+def find_candidates(
+    pools: Sequence[Pool],
+    size: int,
+    *,
+    seed: int = 0,
+    exact: bool = False,
+    executor: Executor | None = None,
+    threads: int = 1,
+    folder: Path | None = None,
+    count_sequences: bool = True,
+    report: Report | None = None,
+) -> Catalogue:
+    """The candidates up to a size over the pools; the same for the same seed, whatever the
+    executor."""
+    lexicon = Lexicon()
+    begin = report or (lambda _: None)
+    generations = [
+        generate(
+            pool,
+            size,
+            lexicon,
+            seed=seed,
+            exact=exact,
+            executor=executor,
+            threads=threads,
+            folder=folder,
+            count_sequences=count_sequences,
+            progress=begin(f"graphs over the pool {pool.name}"),
+        )
+        for pool in pools
+    ]
+    return _catalogue(generations, size, lexicon, begin("derivable rules"))
+
+
+def _catalogue(
+    generations: Sequence[Generation], size: int, lexicon: Lexicon, progress: Progress | None
+) -> Catalogue:
+    merged: dict[str, dict[Shape, Found]] = {}
+    for generation in generations:
+        for text, equations in generation.found.items():
+            for equation in equations:
+                merged.setdefault(text, {}).setdefault(equation.ranks, equation)
+    texts = sorted(merged)
+    first = [merged[t][min(merged[t])] for t in texts]
+    general = drop_instances(first, lexicon)
+    minimal = {general[n] for n in core([first[n] for n in general], lexicon, progress)}
+    candidates = [
+        _candidate(equation, lexicon, n in minimal)
+        for n in general
+        for _, equation in sorted(merged[texts[n]].items())
+    ]
+    candidates.sort(key=lambda c: (c.size, len(str(c.forms[0].lhs + c.forms[0].rhs)), c.name))
+
+    def of_size(positions: Sequence[int] | set[int], n: int) -> int:
+        return sum(first[k].size == n for k in positions)
+
+    rows = []
+    for n in range(1, size + 1):
+        counts: list[Counts] = [g.counts[n - 1] for g in generations]
+        rows.append(
+            Funnel(
+                n,
+                *(
+                    sum(getattr(c, name) for c in counts)
+                    for name in ("sequences", "canonical", "visited", "pairs", "disjoint")
+                ),
+                of_size(range(len(first)), n),
+                of_size(general, n),
+                of_size(minimal, n),
+            )
+        )
+    return Catalogue(tuple(dict.fromkeys(candidates)), tuple(rows))
+
+
+def _candidate(found: Found, lexicon: Lexicon, in_core: bool) -> Candidate:
+    forms = generalize(found, lexicon, "")
+    name = f"{_roots(found.left, lexicon)}-{_roots(found.right, lexicon)}-{forms[0].hash[:8]}"
+    named = tuple(dataclasses.replace(f, name=name) for f in forms)
+    order = variables(*found.left, *found.right)
+    shapes = tuple((v.name, found.kinds[k].shape) for v, k in zip(named[0].variables, order))
+    return Candidate(named, shapes, found.size, in_core)
+
+
+def _roots(terms: tuple[Term, ...], lexicon: Lexicon) -> str:
+    """The names of the outermost operators."""
+    names = ["same" if isinstance(t, int) else lexicon.ops[t[0]].name for t in terms]
+    return "-".join(dict.fromkeys(names))
