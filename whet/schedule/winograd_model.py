@@ -29,7 +29,6 @@ from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
 from whet.schedule.winograd import (
     Winograd,
     WinogradTiling,
-    find_winograd,
     plane,
     power_of_two_below,
 )
@@ -178,16 +177,3 @@ def best_winograd(w: Winograd, target: Target, threads: int) -> tuple[float, Win
     best = int(np.argmin(costs))
     chosen = {name: int(column[best]) for name, column in holes.items()}
     return float(costs[best]), WinogradTiling(**chosen)
-
-
-def cheaper_winograd(
-    c: Contraction, direct_ns: float, target: Target, threads: int
-) -> tuple[Winograd, WinogradTiling] | None:
-    """The contraction as a Winograd schedule, if that is expected to beat the direct one."""
-    w = find_winograd(c.task)
-    found = None if w is None else best_winograd(w, target, threads)
-    if w is None or found is None:
-        return None
-    nbytes = c.depth * c.columns * c.reduce.dtype.itemsize
-    direct = float(with_weights(np.asarray(direct_ns), nbytes, target))
-    return (w, found[1]) if found[0] < direct else None
