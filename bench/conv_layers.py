@@ -26,6 +26,7 @@ from harness.report import (
     ABSENT,
     Goal,
     Report,
+    any_disturbed,
     count,
     fastest,
     geometric_mean,
@@ -156,7 +157,10 @@ def judge(
          "ratio": ratio, "error_over_direct": error}
     )  # fmt: skip
     where = f"{group} {layer}, {count(threads)}"
-    report.goals.append(Goal(f"{where}: ratio", ratio, required_ratio(group, layer)))
+    unsure = any_disturbed(*(times[c] for c in (own, best) if c))
+    report.goals.append(
+        Goal(f"{where}: ratio", ratio, required_ratio(group, layer), disturbed=unsure)
+    )
     report.goals.append(Goal(f"{where}: error over direct", error, LARGEST_ERROR, at_least=False))
     cells = [milliseconds(times[c]) if c else ABSENT for c in chosen.values()]
     line = [str(layer), *cells, best or ABSENT, number(ratio),

@@ -17,7 +17,17 @@ import numpy as np
 import onnx
 
 from harness.peers import Field, error_of_range, number as size
-from harness.report import ABSENT, Goal, Report, milliseconds, number, parser, say, settings_of
+from harness.report import (
+    ABSENT,
+    Goal,
+    Report,
+    any_disturbed,
+    milliseconds,
+    number,
+    parser,
+    say,
+    settings_of,
+)
 from harness.turns import Measurement, settings_from, take_turns
 from whet.core.types import Array
 from zoo.layers import matmul_model
@@ -116,9 +126,11 @@ def judge(
         )  # fmt: skip
         if t == 1:
             what = f"{name}: share of peak, 1 thread"
-            report.goals.append(Goal(what, share, PEAK_SHARE[constant]))
+            unsure = any_disturbed(own, probe)
+            report.goals.append(Goal(what, share, PEAK_SHARE[constant], disturbed=unsure))
         elif t == 2 and 1 in threads:
-            report.goals.append(Goal(f"{name}: 2 threads over 1", speedup, SPEEDUP))
+            what, unsure = f"{name}: 2 threads over 1", any_disturbed(own, first)
+            report.goals.append(Goal(what, speedup, SPEEDUP, disturbed=unsure))
         lines.append(
             [name, str(t), milliseconds(own), number(own and flops / own.median / 1e9),
              number(peak and peak / 1e9), number(share and 100 * share),

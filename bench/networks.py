@@ -22,6 +22,7 @@ from harness.report import (
     ABSENT,
     Goal,
     Report,
+    any_disturbed,
     count,
     fastest,
     geometric_mean,
@@ -91,8 +92,7 @@ def measure_speed(report: Report, given: argparse.Namespace, found: list[Network
                     expected[network.name] = reference(network, values)
                 peers = field.load_all(names, str(network.path), values)
                 errors = {
-                    n: max(map(error_of_range, p.run(), expected[network.name]))
-                    for n, p in peers.items()
+                    n: largest_error(p.run(), expected[network.name]) for n, p in peers.items()
                 }
                 times = take_turns(peers, settings, failed=field.note)
                 line, ratio = judge(report, network.name, threads, names, times, errors)
@@ -117,6 +117,10 @@ def reference(network: Network, values: dict[str, Array]) -> tuple[Array, ...]:
     return reference_results(str(network.path), list(values), list(values.values()))
 
 
+def largest_error(found: Sequence[Array], expected: Sequence[Array]) -> float:
+    return max(error_of_range(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def judge(
     report: Report,
     network: str,
@@ -135,7 +139,8 @@ def judge(
          "best_peer": best, "ratio": ratio}
     )  # fmt: skip
     where = f"{network}, {count(threads)}"
-    report.goals.append(Goal(f"{where}: ratio to the best peer", ratio, 0.7))
+    unsure = any_disturbed(own, times[best] if best else None)
+    report.goals.append(Goal(f"{where}: ratio to the best peer", ratio, 0.7, disturbed=unsure))
     report.goals.append(Goal(f"{where}: error", error, LARGEST_ERROR, at_least=False))
     cells = [
         milliseconds(times.get(n)) + ("!" if errors.get(n, 0.0) > INACCURATE else "")

@@ -29,8 +29,7 @@ TIMEOUT_SECONDS = 600.0
 
 def in_new_process(action: str, *arguments: str, cache: Path, threads: int) -> dict[str, Any]:
     """The figures of an action, on the first cores, with this folder as whet's cache."""
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
-    command = ["taskset", "-c", cores, sys.executable, "-P", "-c", _START, action, str(threads)]
+    command = [sys.executable, "-P", "-c", _START, action, str(threads)]
     environment = os.environ | {"WHET_CACHE_DIR": str(cache), "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(
         [*command, *arguments, str(_BENCH), str(_BENCH.parent)],
@@ -177,4 +176,5 @@ ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def main() -> None:
     action, threads, *rest = sys.argv[1:-2]
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
     print(json.dumps(ACTIONS[action](int(threads), *rest)))

@@ -35,6 +35,8 @@ class Goal:
     found: float | None
     bound: float
     at_least: bool = True
+    disturbed: bool = False
+    """True if the figure rests on turns that others disturbed, so that it proves nothing."""
 
     @property
     def met(self) -> bool | None:
@@ -45,6 +47,7 @@ class Goal:
     def row(self) -> list[str]:
         sign = "≥" if self.at_least else "≤"
         verdict = {True: "met", False: "**missed**", None: "not measured"}[self.met]
+        verdict += ", disturbed" if self.disturbed and self.met is not None else ""
         return [self.what, f"{sign} {self.bound:g}", number(self.found), verdict]
 
 
@@ -88,11 +91,14 @@ class Report:
         }
 
     def finish(self, json_path: Path | None) -> None:
-        """Print the report; store it too, as JSON, if a path is given."""
+        """Print the report; with a path, store it there as JSON and beside it as markdown."""
+        text = self.text()
         if json_path is not None:
-            text = json.dumps(finite(self.data()), indent=1, default=measured) + "\n"
-            json_path.write_text(text)
-        print(self.text())
+            json_path.parent.mkdir(parents=True, exist_ok=True)
+            data = json.dumps(finite(self.data()), indent=1, default=measured)
+            json_path.write_text(data + "\n")
+            json_path.with_suffix(".md").write_text(text)
+        print(text)
 
 
 def parser(doc: str, default_threads: Sequence[int] = (1, 2)) -> argparse.ArgumentParser:
@@ -103,7 +109,12 @@ def parser(doc: str, default_threads: Sequence[int] = (1, 2)) -> argparse.Argume
     )
     made.add_argument("--threads", type=int, nargs="+", default=list(default_threads),
                       help="thread counts to measure")  # fmt: skip
-    made.add_argument("--json", type=Path, metavar="OUT", help="store the figures in this file")
+    made.add_argument(
+        "--json",
+        type=Path,
+        metavar="OUT",
+        help="store the figures here, and the tables beside it (.md)",
+    )
     add_arguments(made)
     return made
 
@@ -163,6 +174,10 @@ def number(value: float | None, digits: int = 3) -> str:
 def milliseconds(m: Measurement | None) -> str:
     """The median."""
     return rate(m, lambda seconds: seconds * 1e3)
+
+
+def any_disturbed(*measurements: Measurement | None) -> bool:
+    return any(m is not None and m.disturbed for m in measurements)
 
 
 def rate(m: Measurement | None, of: Callable[[float], float]) -> str:

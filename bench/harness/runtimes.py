@@ -1,8 +1,7 @@
 """Runtimes that only benchmarks need, beside those of `whet bench`.
 
-`whet` here writes into arrays that exist already, so that at large sizes the operating system's
-zeroing of fresh pages is not timed.  For `probe` and `bandwidth` the result is the work of a
-call; `torch_*` and `jax` translate the ONNX model operator by operator.
+`whet` and `whet_into` refuse to run in the interpreter.  For `fma` and `bandwidth` the result is
+the work of a call; `torch`, `torch_*` and `jax` translate the ONNX model operator by operator.
 """
 
 from __future__ import annotations
@@ -18,12 +17,19 @@ from whet.core.types import Array
 
 
 def load_whet(job: Job) -> Run:
-    import whet
+    """As users call it: every call makes its results."""
+    f = _native(job)
 
-    f = whet.compile(job.model, dict(job.inputs), job.threads, job.budget,
-                     numerics=job.numerics, note=lambda message: None)  # fmt: skip
-    if f.engine == "interpreter":
-        fail("WH3005", "whet would run in its interpreter, which is not what is measured here")
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        found = f(*arrays)
+        return found if isinstance(found, tuple) else (found,)
+
+    return run
+
+
+def load_whet_into(job: Job) -> Run:
+    """Into arrays that exist already."""
+    f = _native(job)
     results = [np.empty(s.shape, s.dtype.numpy) for s in f.outputs]
 
     def run(arrays: Sequence[Array]) -> Sequence[Array]:
@@ -31,6 +37,16 @@ def load_whet(job: Job) -> Run:
         return results
 
     return run
+
+
+def _native(job: Job) -> Any:
+    import whet
+
+    f = whet.compile(job.model, dict(job.inputs), job.threads, job.budget,
+                     numerics=job.numerics, note=lambda message: None)  # fmt: skip
+    if f.engine == "interpreter":
+        fail("WH3005", "whet would run in its interpreter, which is not what is measured here")
+    return f
 
 
 def load_fma(job: Job) -> Run:
@@ -163,6 +179,7 @@ def _torch_call(job: Job, module: Any, channels_last: bool) -> Run:
 
 BENCH_RUNTIMES: dict[str, Callable[[Job], Run]] = {
     "whet": load_whet,
+    "whet_into": load_whet_into,
     "fma": load_fma,
     "bandwidth": load_bandwidth,
     "torch": load_torch,

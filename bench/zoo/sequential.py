@@ -11,12 +11,12 @@ from zoo.writer import Writer
 VOCABULARY = 30_522
 
 
-def bert_base(layers: int = 12, tokens: int = 128) -> onnx.ModelProto:
+def bert_base(layers: int = 12, tokens: int = 128, vocabulary: int = VOCABULARY) -> onnx.ModelProto:
     """BERT-base: token ids to the pooled first token."""
     width = 768
     w = Writer()
     ids = w.input("x0", (1, tokens), TensorProto.INT64)
-    y = w.node("Gather", w.normal((VOCABULARY, width), 0.5), ids)
+    y = w.node("Gather", w.normal((vocabulary, width), 0.5), ids)
     y = w.node("Add", y, w.normal((1, tokens, width), 0.5))
     y = w.layer_norm(y, width, 1e-12)
     for _ in range(layers):
