@@ -1,0 +1,88 @@
+"""Linear maps as straight-line vector code: every value in a register of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from whet.core.dtypes import DType
+from whet.ir.expr import Expr, Var, as_expr
+from whet.ir.program import Allocate, Buffer, Stmt, Store
+from whet.schedule.nest import loop
+from whet.schedule.transforms import Combination, LinearPlan
+
+
+class Registers:
+    """Straight-line vector code over numbered registers."""
+
+    def __init__(self, plan: LinearPlan, rank: int, lanes: int, dtype: DType) -> None:
+        self.plan, self.rank = plan, rank
+        self.lane = Var("lane")
+        sizes = [(len(plan.results), plan.inputs)] * rank
+        lines = [
+            math.prod(after for after, _ in sizes[:n])
+            * math.prod(before for _, before in sizes[n + 1 :])
+            for n in range(rank)
+        ]
+        count = plan.inputs**rank + len(plan.steps) * sum(lines)
+        self.buffer = Buffer("t", (count, lanes), dtype, scope="register")
+        self.body: list[Stmt] = []
+        self.used = 0
+
+    def keep(self, value: Expr) -> Expr:
+        """The value in a register of its own."""
+        at = (as_expr(self.used), self.lane)
+        self.used += 1
+        self.body.append(Store(self.buffer, at, value))
+        return self.buffer[at]
+
+    def apply(self, line: Sequence[Expr]) -> list[Expr]:
+        """The plan's matrix times a line of values."""
+        values = list(line)
+        for step in self.plan.steps:
+            values.append(self.keep(combination(step, values)))
+        return [values[n] for n in self.plan.results]
+
+    def transform(
+        self,
+        load: Callable[[tuple[int, ...]], Expr],
+        finish: Callable[[tuple[int, ...], Expr], Stmt],
+    ) -> Stmt:
+        """The plan applied along every axis of an array that `load` reads element by element."""
+        values: dict[tuple[int, ...], Expr] = {}
+        for axis in range(self.rank):
+            done: dict[tuple[int, ...], Expr] = {}
+            for before, after in self.lines(axis):
+                at = [(*before, n, *after) for n in range(self.plan.inputs)]
+                line = [values[p] if axis else self.keep(load(p)) for p in at]
+                for n, value in enumerate(self.apply(line)):
+                    if axis == self.rank - 1:
+                        self.body.append(finish((*before, n, *after), value))
+                    else:
+                        done[(*before, n, *after)] = value
+            values = done
+        body = loop(self.lane, self.buffer.shape[1], *self.body, kind="vector")
+        return Allocate(self.buffer, (body,))
+
+    def lines(self, axis: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The positions around an axis: axes before it are transformed already."""
+        before = product(range(len(self.plan.results)), repeat=axis)
+        for left in before:
+            for right in product(range(self.plan.inputs), repeat=self.rank - axis - 1):
+                yield left, right
+
+
+def combination(terms: Combination, values: Sequence[Expr]) -> Expr:
+    """The sum of the terms, plain additions first so that products can be fused to them."""
+    total: Expr | None = None
+    for n, factor in sorted(terms, key=lambda t: (abs(t[1]) != 1, t[1] < 0)):
+        value = values[n]
+        if total is None:
+            total = value if factor == 1 else value * factor
+        elif abs(factor) == 1:
+            total = total + value if factor > 0 else total - value
+        else:
+            total = total + value * factor
+    assert total is not None
+    return total
