@@ -152,16 +152,16 @@ class Prover:
         The solver names some that it needs; those that turn out to be superfluous are dropped.
         """
         given = [*assumed, goal]
-        needed = self._core(given, axioms)
+        needed = self.core(given, axioms)
         if needed is None:
             return None
         for axiom in sorted(needed, key=lambda a: a.law.law.numeric == "exact"):
             fewer = [a for a in needed if a is not axiom]
-            if self._core(given, fewer) is not None:
+            if self.core(given, fewer) is not None:
                 needed = fewer
         return list(dict.fromkeys(a.name for a in needed))
 
-    def _core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
+    def core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
         """Axioms that make the given formulas contradictory, or None."""
         solver = _solver()
         tracked: dict[str, Axiom] = {}
