@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whet.cli.peers.frames import read_frame, write_frame
+from whet.runtime.frames import read_frame, write_frame
 from whet.cli.peers.process import Worker
 from whet.cli.peers.turns import ratio, summarize_turns, take_turns
 from whet.core import dtypes

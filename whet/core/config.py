@@ -26,6 +26,11 @@ def _default_cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "whet"
 
 
+def _default_records_path() -> Path:
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "whet" / "records.db"
+
+
 def _knob(default: Any, help: str, **limits: Any) -> Any:
     """A field with a help text and, for numbers, a `low` limit; `default` may be a function."""
     metadata = {"help": help, **limits}
@@ -43,11 +48,19 @@ class CacheConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsConfig:
+    """What tuning has found out."""
+
+    path: Path = _knob(_default_records_path, "database of measured kernels")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings."""
 
     threads: int = _knob(0, "threads of a compiled model; 0 means one per core", low=0)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    db: RecordsConfig = field(default_factory=RecordsConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,11 @@ CODES: dict[str, str] = {
     "WH3007": "A command line argument is wrong.",
     # WH40: rewrite rules
     "WH4001": "A rewrite rule has no valid proof, or its file is damaged.",
+    # WH41: tuning records
+    "WH4101": "The tuning database cannot be read or is damaged.",
+    "WH4102": "The tuning database cannot be written.",
+    "WH4103": "The tuning database was written by a newer version.",
+    "WH4104": "A file has no tuning records that whet can take.",
 }
 
 

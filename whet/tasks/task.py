@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,33 @@ class Task:
     @cached_property
     def key(self) -> str:
         """Equal for tasks that the same kernel serves: no node names, layouts included."""
+        return digest_text(*self._lines)
+
+    @cached_property
+    def text(self) -> str:
+        """What the key stands for: stages, then the place of every boundary tensor."""
+        return "\n".join(self._lines)
+
+    @cached_property
+    def class_key(self) -> str:
+        """Equal for tasks that differ in extents and numbers only, so that a schedule of one
+        is a good start for the other.
+
+        Kept are the stages, small steps and offsets of indices, element types, the order of
+        axes in memory, and which tensors are constant or have a border.
+        """
+        lines = [_without_extents(describe(*self.outputs))]
+        for tensor in (*self.inputs, *self.outputs):
+            strides = self.buffers[tensor].element_strides
+            order = sorted(range(len(strides)), key=lambda n: -strides[n])
+            lines.append(
+                f"{tensor.name} {tensor.dtype} {order} {1 in strides} "
+                f"{tensor in self.borders} {tensor in self.constants}"
+            )
+        return digest_text(*lines)
+
+    @cached_property
+    def _lines(self) -> tuple[str, ...]:
         lines = [describe(*self.outputs)]
         for tensor in (*self.inputs, *self.outputs):
             buffer = self.buffers[tensor]
@@ -42,4 +70,22 @@ class Task:
                 f"{tensor.name} {buffer.element_strides} {buffer.offset} "
                 f"{self.borders.get(tensor)} {tensor in self.constants}"
             )
-        return digest_text(*lines)
+        return tuple(lines)
+
+
+_EXTENTS = (
+    re.compile(r"(?<=\bin )\d+(?:, \d+)*"),
+    re.compile(r"(?<=placeholder )\S+\[[\d, ]*\]"),
+    re.compile(r"(?<![\w.])-?\d+\.\d*(?:e[-+]?\d+)?"),
+    re.compile(r"(?<=[<>=/%] )\d+"),
+    re.compile(r"(?<![\w.])(?:9|\d{2,})(?![\w.])"),
+)
+"""Extents of axes and placeholders, numbers that are no integers (their value never matters to a
+schedule), bounds and divisors, and all integers that are too large for a step or an offset."""
+
+
+def _without_extents(text: str) -> str:
+    """y[i in 56] = sum(x[2 * i + k - 1] ... for k in 3)  ->  y[i in #] = ... for k in #)"""
+    for pattern in _EXTENTS:
+        text = pattern.sub("#", text)
+    return text

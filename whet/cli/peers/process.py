@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from whet.cli.peers.frames import read_frame, write_frame
+from whet.runtime.frames import read_frame, write_frame
 from whet.core.errors import fail
 from whet.core.types import Array
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from whet.cli.peers.frames import read_frame, write_frame
+from whet.runtime.frames import read_frame, write_frame
 from whet.cli.peers.runtimes import RUNTIMES, Job, Run
 from whet.core.errors import WhetError
 from whet.core.types import Array

@@ -38,7 +38,11 @@ def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], list[Array]]:
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
+    """Exactly that many bytes, also from a stream that gives what it happens to have."""
     data = stream.read(size)
-    if len(data) != size:
-        raise EOFError
+    while len(data) < size:
+        more = stream.read(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
     return data
