@@ -145,4 +145,6 @@ def test_two_stages_of_evaluation_find_the_same_values() -> None:
               for p, q, r in zip(last.apps.op, last.apps.a, last.apps.b)]  # fmt: skip
     b = np.unique(np.array(wanted, np.uint64), return_inverse=True)[1]
     assert len(wanted) == n
-    assert len(np.unique(np.stack([a, b], axis=1), axis=0)) == len(np.unique(a)) == len(np.unique(b))
+    assert (
+        len(np.unique(np.stack([a, b], axis=1), axis=0)) == len(np.unique(a)) == len(np.unique(b))
+    )

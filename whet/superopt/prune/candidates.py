@@ -1,7 +1,7 @@
 """Candidates: what generating and pruning over several pools leaves, as rules to be proved.
 
-    pools  ->  equations up to renaming  ->  no instances of others  ->  rules
-                                                                    \\->  core
+pools  ->  equations up to renaming  ->  no instances of others  ->  rules
+                                                                \\->  core
 """
 
 from __future__ import annotations

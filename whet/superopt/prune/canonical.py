@@ -37,9 +37,7 @@ def canonical_text(found: Found, lexicon: Lexicon) -> str:
 def skeleton(found: Found, lexicon: Lexicon) -> int:
     """A number that is equal for rules which differ in variables alone."""
     blank = dict.fromkeys(variables(*found.left, *found.right), 0)
-    sides = [
-        sorted(_up(t, blank, lexicon) for t in terms) for terms in (found.left, found.right)
-    ]
+    sides = [sorted(_up(t, blank, lexicon) for t in terms) for terms in (found.left, found.right)]
     return hash(tuple(tuple(s) for s in sorted(sides)))
 
 

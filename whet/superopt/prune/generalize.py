@@ -27,7 +27,9 @@ from whet.superopt.generate.kinds import axis_links, contracted_links
 from whet.superopt.prune.terms import Found, Lexicon, Term, variables
 from whet.superopt.rules.rule import Rule, Variable
 
-LITERAL = frozenset({"axis", "axes", "perm", "keepdims", "count_include_pad", "ceil_mode", "approximate"})
+LITERAL = frozenset(
+    {"axis", "axes", "perm", "keepdims", "count_include_pad", "ceil_mode", "approximate"}
+)
 """Attributes that are part of what the operator is."""
 LETTERS = {"strides": "s", "pads": "p", "dilations": "d", "kernel": "k", "groups": "g", "merged": "m",
            "channels": "c", "size": "n", "extents": "e", "shape": "t"}  # fmt: skip
@@ -135,7 +137,6 @@ class _Writer:
                 _unite(a, b)
         ops = [lexicon.ops[t[0]] for t in self.extents if not isinstance(t, int)]
         self.one_padding = len({op.pads for op in ops if hasattr(op, "pads")}) <= 1
-
 
     # ------------------------------------------------------------------------------ extents
     def shape(self, term: Term) -> Shape:

@@ -95,9 +95,7 @@ def subterms(term: Term) -> Iterator[Term]:
 
 def variables(*terms: Term) -> tuple[int, ...]:
     """The variables in order of first use."""
-    return tuple(
-        dict.fromkeys(t for term in terms for t in subterms(term) if isinstance(t, int))
-    )
+    return tuple(dict.fromkeys(t for term in terms for t in subterms(term) if isinstance(t, int)))
 
 
 class TermReader:
@@ -156,9 +154,9 @@ class TermReader:
 
     # ----------------------------------------------------------------------------- identities
     def identities(self) -> Iterator[Found]:
-        """The equations `term = variable` (or constant) that applications without a new value
-        say.  That the same holds for a computed value in place of a variable goes without
-        saying."""
+        """The equations that applications without a new value say: `term = variable`, or
+        constant, or f(term) = term.  That an equation holds for a computed value in place of a
+        variable goes without saying."""
         universe = self.universe
         producer: dict[int, tuple[int, int]] = {}
         for app in range(len(self.op) - 1, -1, -1):
@@ -167,9 +165,10 @@ class TermReader:
                     producer[int(self.out[app, n])] = (app, n)
         for identity in universe.identities:
             right = self._expanded(identity.equals, producer)
-            if right is None or (not isinstance(right, int) and variables(right)):
-                continue
             operands = [v for v in (identity.a, identity.b) if v != NONE]
+            general = isinstance(right, int) or not variables(right)
+            if right is None or not (general or operands == [identity.equals]):
+                continue
             inner = tuple(self._expanded(v, producer) for v in operands)
             if any(t is None for t in inner):
                 continue
