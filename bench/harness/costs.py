@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.turns import machine_busy_seconds
 from whet.core.errors import fail
 from whet.graph.graph import Graph
 from zoo.layers import elementwise_model
@@ -28,17 +30,29 @@ TIMEOUT_SECONDS = 600.0
 
 
 def in_new_process(action: str, *arguments: str, cache: Path, threads: int) -> dict[str, Any]:
-    """The figures of an action, on the first cores, with this folder as whet's cache."""
+    """The figures of an action, on the first cores, with this folder as whet's cache.
+
+    `foreign` is what others used of a core meanwhile.
+    """
     command = [sys.executable, "-P", "-c", _START, action, str(threads)]
     environment = os.environ | {"WHET_CACHE_DIR": str(cache), "OMP_NUM_THREADS": str(threads)}
+    busy, own, start = machine_busy_seconds(), _children_seconds(), time.perf_counter()
     done = subprocess.run(
         [*command, *arguments, str(_BENCH), str(_BENCH.parent)],
         env=environment, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     if done.returncode:
         fail("WH3005", f"measuring '{action}' ended with code {done.returncode}")
+    elapsed = time.perf_counter() - start
+    others = (machine_busy_seconds() - busy) - (_children_seconds() - own)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return found | {"foreign": max(0.0, others / elapsed)}
+
+
+def _children_seconds() -> float:
+    """Processor time of processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def compile_cost(threads: int, model: str, artifact: str) -> dict[str, Any]:
