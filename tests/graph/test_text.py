@@ -219,7 +219,7 @@ def test_damaged_text_parses_or_is_refused(data: st.DataObject) -> None:
                              "999999999999", "inf", "relu(", "body={", "None", "é"])
         )  # fmt: skip
         text = text[:at] + piece + text[at + data.draw(st.integers(0, 6)) :]
-    started, problem = time.perf_counter(), None
+    started, problem = time.process_time(), None
     try:
         parse_graph(text, stored_arrays(graph))
     except GraphError as error:
@@ -227,13 +227,13 @@ def test_damaged_text_parses_or_is_refused(data: st.DataObject) -> None:
     if problem is not None:
         assert problem.code in ("WH1201", "WH1202")
         assert re.search(r"line \d+", problem.message)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_reading_takes_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     lines = [LINE.strip(), "v0: f32[2, 3] = relu(i0)"]
     lines += [f"v{n}: f32[2, 3] = relu(v{n - 1})" for n in range(1, 20_000)]
     graph = parse_graph("\n".join([*lines, 'return "y"=v19999']))
     assert len(graph.nodes) == 20_000
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-import whet
 from whet.api.budget import parse_budget
 from whet.api.compare import Tolerance, compare
 from whet.api.compiler import thread_count
@@ -27,6 +26,7 @@ from whet.cli.arguments import (
 )
 from whet.cli.check import tensor_inputs
 from whet.cli.console import Reporter, finite
+from whet.cli.models import open_model
 from whet.cli.peers.process import Worker
 from whet.cli.peers.runtimes import RUNTIMES
 from whet.cli.peers.turns import ROUNDS, Ratio, Timing, ratio, take_turns
@@ -103,16 +103,7 @@ def sample_tensors(
     model: str, inputs: dict[str, Any], seed: int, numerics: str, reporter: Reporter
 ) -> dict[str, Array]:
     """An array for every input of the model, as given or random."""
-    with reporter.working(f"reading {model}"):
-        if is_artifact(model):
-            compiled = whet.load(model, note=reporter.note)
-        else:
-            compiled = whet.compile(
-                model,
-                inputs,
-                numerics=numerics,
-                note=reporter.note,
-            )
+    compiled = open_model(model, inputs, reporter, numerics=numerics)
     values = sample_values(compiled.signature, given_values(inputs), seed)
     return tensor_inputs(compiled, values)
 

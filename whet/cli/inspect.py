@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-import whet
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -17,9 +16,9 @@ from whet.cli.arguments import (
     parse_inputs,
 )
 from whet.cli.console import Reporter
+from whet.cli.models import open_model
 from whet.graph.summary import summarize
 from whet.graph.text import print_graph
-from whet.runtime.artifact import is_artifact
 from whet.runtime.files import atomic_write
 
 
@@ -36,17 +35,8 @@ def inspect_command(
 ) -> None:
     """Show the optimised graph of a model: text, operators, floating-point operations, bytes."""
     reporter = Reporter(quiet=quiet, as_json=json)
-    with reporter.working(f"reading {model}"):
-        if is_artifact(model):
-            compiled = whet.load(model, note=reporter.note)
-        else:
-            compiled = whet.compile(
-                model,
-                parse_inputs(input),
-                numerics=numerics,
-                note=reporter.note,
-            )
-        summary = summarize(compiled.graph)
+    compiled = open_model(model, parse_inputs(input), reporter, numerics=numerics)
+    summary = summarize(compiled.graph)
     if onnx is not None:
         # Writing ONNX needs the onnx package, which reading an artifact does not.
         from whet.graph.export import export_model

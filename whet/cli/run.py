@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import whet
 from whet.api.samples import sample_values
 from whet.cli.arguments import (
     InputOption,
@@ -23,9 +22,9 @@ from whet.cli.arguments import (
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
+from whet.cli.models import open_model
 from whet.core.dtypes import DType, dtype_of, f32, i8, u8
 from whet.core.types import Array, type_of
-from whet.runtime.artifact import is_artifact
 from whet.runtime.files import atomic_write
 
 
@@ -47,11 +46,7 @@ def run_command(
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     inputs = parse_inputs(input)
-    with reporter.working(f"compiling {model}"):
-        if is_artifact(model):
-            compiled = whet.load(model, threads, note=reporter.note)
-        else:
-            compiled = whet.compile(model, inputs, threads, note=reporter.note)
+    compiled = open_model(model, inputs, reporter, threads=threads)
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         start = time.perf_counter()

@@ -19,11 +19,10 @@ from typing import Any
 from whet.core.dtypes import DType, parse_dtype
 from whet.core.errors import WhetError
 from whet.core.types import Shape
-from whet.graph.syntax import Reader, Token, refuse
+from whet.graph.syntax import WORDS, Reader, refuse, tokenize
 from whet.ops.base import show_attribute
 
 MEASURES = ("dim", "shape", "rank", "size")
-_WORDS: dict[str, bool | None] = {"true": True, "false": False, "None": None}
 _INFIX: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
     "or": (1, lambda a, b: bool(a) or bool(b)),
     "and": (2, lambda a, b: bool(a) and bool(b)),
@@ -185,7 +184,7 @@ class ExpressionReader(Reader):
     """A cursor over the tokens of terms and attribute expressions."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _tokenize(text)
+        self.tokens = tokenize(text, _TOKEN)
         self.position = 0
         self.depth = 0
 
@@ -242,8 +241,8 @@ class ExpressionReader(Reader):
 
 
 def _word(name: str) -> Expression:
-    if name in _WORDS:
-        return Literal(_WORDS[name])
+    if name in WORDS:
+        return Literal(WORDS[name])
     if name in ("inf", "nan"):
         return Literal(float(name))
     try:
@@ -258,19 +257,3 @@ def read_expression(text: str) -> Expression:
     found = reader.expression()
     reader.end()
     return found
-
-
-def _tokenize(text: str) -> list[Token]:
-    tokens: list[Token] = []
-    position, line = 0, 1
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            refuse(line, f"unexpected character {text[position]!r}")
-        kind: Any = found.lastgroup
-        if kind != "space":
-            tokens.append(Token(kind, found.group(), line))
-        line += found.group().count("\n")
-        position = found.end()
-    tokens.append(Token("end", "", line))
-    return tokens

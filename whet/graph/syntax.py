@@ -35,7 +35,7 @@ _TOKEN = re.compile(
       | (?P<mark>[()\[\]{},:=?])""",
     re.VERBOSE | re.ASCII,
 )
-_WORDS: dict[str, bool | None] = {"true": True, "false": False, "None": None}
+WORDS: dict[str, bool | None] = {"true": True, "false": False, "None": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,15 @@ def refuse(line: int, problem: str, *details: str, code: str = "WH1201") -> NoRe
     fail(code, f"line {line}: {problem}", *details, kind=GraphError)
 
 
-def tokenize(text: str) -> list[Token]:
-    """The tokens of the text, ending with one of kind `end`."""
+def tokenize(text: str, pattern: re.Pattern[str] = _TOKEN) -> list[Token]:
+    """The tokens of the text, ending with one of kind `end`.
+
+    The pattern has a named group for every kind of token, and one named `space`.
+    """
     tokens: list[Token] = []
     position, line = 0, 1
     while position < len(text):
-        found = _TOKEN.match(text, position)
+        found = pattern.match(text, position)
         if found is None:
             refuse(line, f"unexpected character {text[position]!r}")
         kind: Any = found.lastgroup
@@ -165,8 +168,8 @@ class Reader:
             return self.string()
         if token.kind == "name":
             self.next()
-            if token.text in _WORDS:
-                return _WORDS[token.text]
+            if token.text in WORDS:
+                return WORDS[token.text]
             return self._dtype(token)
         if self.accept("["):
             return self.nested(lambda: tuple(self.sequence("]", self.literal)))

@@ -275,7 +275,8 @@ def make_op(name: str, attributes: dict[str, Any]) -> Op:
     cls = REGISTRY.get(name)
     if cls is None:
         fail("WH1106", f"unknown operator '{name}'", kind=OperatorError)
-    declared = _field_types(cls)
+    # mypy takes the hash of instances for that of their class.
+    declared = _field_types(cls)  # type: ignore[arg-type]
     unknown = sorted(set(attributes) - set(declared))
     check(not unknown, "WH1104", f"{name} has no attribute {unknown}", kind=OperatorError)
     try:
