@@ -72,12 +72,16 @@ class Native:
 
     target: Target
     cache: FileCache
+    checked: bool = False
+    """Whether native code checks every access."""
     name: ClassVar[str] = "native"
 
     def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
         from whet.build.native import build  # loads LLVM: only when needed
 
-        return build(graph, self.target, threads, self.cache, numerics=numerics)
+        return build(
+            graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked
+        )
 
 
 @functools.cache
@@ -85,9 +89,10 @@ def default_engine() -> Engine:
     """The best engine that this installation and this machine allow."""
     if importlib.util.find_spec("llvmlite") is None:
         return Interpreter()
-    cache = FileCache(process_config().cache)
+    config = process_config()
+    cache = FileCache(config.cache)
     try:
         target = find_target("cpu", cache)
     except UsageError:  # a processor that code generation does not know
         return Interpreter()
-    return Native(target, cache)
+    return Native(target, cache, config.check_accesses)

@@ -14,7 +14,7 @@ from whet.codegen.llvm.workers import compile_objects
 from whet.core.caching import FileCache
 from whet.core.digest import digest_text
 from whet.core.target import Target
-from whet.ir.program import Program
+from whet.ir.program import Buffer
 from whet.schedule.kernel import Kernel
 from whet.tasks.task import Task
 
@@ -34,8 +34,8 @@ class NativeKernel:
 class KernelMaker:
     """Makes kernels of steps, equal ones once."""
 
-    def __init__(self, target: Target, schedule: Schedule) -> None:
-        self.target, self.schedule = target, schedule
+    def __init__(self, target: Target, schedule: Schedule, *, checked: bool = False) -> None:
+        self.target, self.schedule, self.checked = target, schedule, checked
         self.made: dict[str, NativeKernel] = {}
 
     def make(self, step: Step | LoopStep) -> NativeKernel:
@@ -43,18 +43,26 @@ class KernelMaker:
         if step.key not in self.made:
             symbol = f"k{step.key[:24]}"
             if isinstance(step, LoopStep):
-                program = replace(step.program, name=symbol)
-                kernel = Kernel(program, (), ())
+                kernel = Kernel(replace(step.program, name=symbol), (), ())
             else:
                 kernel = self.schedule(step.task, symbol)
-            self.made[step.key] = NativeKernel(kernel, symbol, program_ir(kernel.program))
+            module = Module()
+            emit_program(kernel.program, module, _limits(step, kernel) if self.checked else None)
+            self.made[step.key] = NativeKernel(kernel, symbol, module.text())
         return self.made[step.key]
 
 
-def program_ir(program: Program) -> str:
-    module = Module()
-    emit_program(program, module)
-    return module.text()
+def _limits(step: Step | LoopStep, kernel: Kernel) -> dict[Buffer, int]:
+    """The elements in memory behind parameters that the kernel sees as one long row."""
+    if isinstance(step, LoopStep):
+        return {}
+    tensors = (*kernel.arguments, *kernel.results)
+    parameters = (*kernel.program.inputs, *kernel.program.outputs)
+    return {
+        buffer: step.storages[tensor].size
+        for buffer, tensor in zip(parameters, tensors, strict=True)
+        if tensor in step.storages and len(buffer.shape) == 1 and buffer.strides is None
+    }
 
 
 def compile_all(irs: Sequence[str], target: Target, cache: FileCache) -> list[bytes]:

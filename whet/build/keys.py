@@ -11,10 +11,9 @@ from whet.graph.body import describe_content
 from whet.graph.graph import Graph
 
 
-def build_key(graph: Graph, target: Target, threads: int, numerics: str) -> str:
+def build_key(graph: Graph, target: Target, *options: str) -> str:
     """Equal for graphs that compute the same, built by the same program for the same machine."""
-    content = describe_content(graph)
-    return digest_text(*content, target.to_json(), str(threads), numerics, program_key())
+    return digest_text(*describe_content(graph), target.to_json(), *options, program_key())
 
 
 @cache

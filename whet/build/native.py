@@ -37,14 +37,16 @@ def build(
     *,
     numerics: Numeric = "real",
     schedule: Schedule | None = None,
+    checked: bool = False,
 ) -> NativeExecutable:
     """The graph as native code for this machine, from the cache if it has been built before.
 
     `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
-    schedule of one's own instead of the default, what is built is not kept.
+    schedule of one's own instead of the default, what is built is not kept.  With `checked`,
+    an access outside a buffer ends the process with a message.
     """
     cache = cache or FileCache(process_config().cache)
-    return _Builder(target, threads, cache, numerics, schedule).build(graph)
+    return _Builder(target, threads, cache, numerics, schedule, checked).build(graph)
 
 
 class _Builder:
@@ -57,7 +59,9 @@ class _Builder:
         cache: FileCache,
         numerics: Numeric,
         schedule: Schedule | None,
+        checked: bool,
     ) -> None:
+        self.checked = checked
         self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
         self.cache = cache if schedule is None else NO_CACHE
         self.schedule: Schedule = schedule or (
@@ -65,7 +69,8 @@ class _Builder:
         )
 
     def build(self, graph: Graph) -> NativeExecutable:
-        key = build_key(graph, self.target, self.threads.count, self.numerics)
+        options = (str(self.threads.count), self.numerics, str(self.checked))
+        key = build_key(graph, self.target, *options)
         graph = expand_composites(graph)
         refused = load_refusals(self.cache, key, graph)
         found = None if refused is None else self.from_cache(key, graph, refused)
@@ -89,7 +94,7 @@ class _Builder:
 
     def anew(self, key: str, graph: Graph) -> NativeExecutable:
         reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
-        maker = KernelMaker(self.target, self.schedule)
+        maker = KernelMaker(self.target, self.schedule, checked=self.checked)
         pieces, plans, refused = plan_pieces(graph, reasons, maker)
         while refused:
             # What has no code runs on its own, and what is around it is planned anew.

@@ -59,6 +59,9 @@ class Config:
     """All settings."""
 
     threads: int = _knob(0, "threads of a compiled model; 0 means one per core", low=0)
+    check_accesses: bool = _knob(
+        False, "native code checks every access and ends the process at a wrong one; slow"
+    )
     cache: CacheConfig = field(default_factory=CacheConfig)
     db: RecordsConfig = field(default_factory=RecordsConfig)
 

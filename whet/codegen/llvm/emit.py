@@ -41,15 +41,19 @@ PARALLEL = "whet_parallel"
 """void whet_parallel(void (*body)(ptr context, i64 begin, i64 end), ptr context, i64 n)"""
 
 
-def emit_program(program: Program, module: Module) -> None:
+def emit_program(
+    program: Program, module: Module, limits: Mapping[Buffer, int] | None = None
+) -> None:
     """Add `void @NAME(ptr table)` to the module.
 
-    The table holds the base addresses of inputs, outputs and workspace, in this order.
+    The table holds the base addresses of inputs, outputs and workspace, in this order.  With
+    `limits`, every access is checked at run time; they give the number of elements behind
+    flat parameters, which may reach into the border around a value.
     """
     parameters = (*program.inputs, *program.outputs, *program.workspace)
     slots = {buffer: n for n, buffer in enumerate(parameters)}
     frozen = frozenset(program.inputs)
-    writer = _StatementWriter(module, program.name, "ptr noalias %table", slots, frozen)
+    writer = _StatementWriter(module, program.name, "ptr noalias %table", slots, frozen, limits)
     writer.block(program.body)
     writer.function.finish()
 
@@ -64,10 +68,11 @@ class _StatementWriter:
         params: str,
         slots: Mapping[Buffer, int],
         frozen: frozenset[Buffer],
+        limits: Mapping[Buffer, int] | None,
     ) -> None:
-        self.module, self.slots, self.frozen = module, slots, frozen
+        self.module, self.slots, self.frozen, self.limits = module, slots, frozen, limits
         self.function = FunctionWriter(module, name, params)
-        self.values = ValueWriter(self.function, Storage(self.function, slots, frozen))
+        self.values = ValueWriter(self.function, Storage(self.function, slots, frozen), limits)
         self.outlined = 0
 
     def block(self, body: Sequence[Stmt]) -> None:
@@ -169,9 +174,8 @@ class _StatementWriter:
             return
         self.outlined += 1
         name = f"{self.function.name}.p{self.outlined}"
-        inner = _StatementWriter(
-            self.module, name, "ptr noalias %table, i64 %begin, i64 %end", self.slots, self.frozen
-        )
+        params = "ptr noalias %table, i64 %begin, i64 %end"
+        inner = _StatementWriter(self.module, name, params, self.slots, self.frozen, self.limits)
         counter = inner.counter(stmt)
         inner.function.open_loop()
         with inner.values.counter(stmt.var, counter, extent):

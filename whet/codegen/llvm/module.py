@@ -8,12 +8,26 @@ class Module:
 
     def __init__(self) -> None:
         self.functions: list[str] = []
+        self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
 
     def declare(self, name: str, result: str, *params: str) -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
 
+    def string(self, value: str) -> str:
+        """The name of a constant that holds the text for C functions."""
+        if value not in self.texts:
+            self.texts[value] = f"text.{len(self.texts)}"
+        return self.texts[value]
+
     def text(self) -> str:
         defined = {f.split("@", 1)[1].split("(", 1)[0] for f in self.functions}
         wanted = [d for name, d in self.declarations.items() if name not in defined]
-        return "\n".join([*wanted, *self.functions, ""])
+        return "\n".join([*wanted, *map(_constant, self.texts.items()), *self.functions, ""])
+
+
+def _constant(item: tuple[str, str]) -> str:
+    value, name = item
+    data = value.encode() + b"\0"
+    shown = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+    return f'@{name} = private constant [{len(data)} x i8] c"{shown}"'

@@ -7,9 +7,9 @@ is broadcast, and anything else is gathered lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from whet.codegen.llvm import conversion, mathlib
+from whet.codegen.llvm import checking, conversion, mathlib
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.indexing import IndexWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type, memory_type
@@ -42,8 +42,11 @@ _COMPARES = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 class ValueWriter(IndexWriter):
     """Writes the values of expressions and what statements do with them."""
 
-    def __init__(self, function: FunctionWriter, storage: Storage) -> None:
+    def __init__(
+        self, function: FunctionWriter, storage: Storage, limits: Mapping[Buffer, int] | None
+    ) -> None:
         super().__init__(function, storage)
+        self.limits = limits
         self.guarded = False
         self.memo: dict[tuple[Expr, bool], Operand] = {}
 
@@ -59,6 +62,8 @@ class ValueWriter(IndexWriter):
         if buffer.type.size == 0:
             return literal(0, buffer.dtype)  # only ever read under a condition that fails
         indices = self.clamp(buffer, indices, self.guarded)
+        if self.limits is not None:
+            self.check(buffer, indices)
         form = self.address_form(buffer, indices)
         if self.lane_var is None or not any(self.is_vector(a) for a, _ in form.terms):
             return self.load_at(buffer, form, 0)
@@ -72,6 +77,14 @@ class ValueWriter(IndexWriter):
             forms = [Affine(rest.terms, rest.constant + step * n) for n in range(self.lanes)]
             return self.f.pack([self.load_at(buffer, form, 0) for form in forms])
         return self.load_at(buffer, rest, self.lanes)
+
+    def check(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
+        """Checks of an access in every lane."""
+        assert self.limits is not None
+        shape = (self.limits[buffer],) if buffer in self.limits else buffer.shape
+        lanes = range(self.lanes) if self.is_vector_index(indices) else None
+        for at in [indices] if lanes is None else [self.in_lane(indices, n) for n in lanes]:
+            checking.check_access(self.f, buffer.name, shape, [self.value(i) for i in at])
 
     def per_lane(self, form: Affine) -> tuple[int, Affine | None]:
         """How far an address moves per lane, and the rest of it (None if it is not linear)."""
@@ -88,7 +101,7 @@ class ValueWriter(IndexWriter):
     def load_at(self, buffer: Buffer, form: Affine, lanes: int) -> Operand:
         """A load, shared within its scope; read-only memory is read as far out as possible."""
         level = self.here
-        fixed = self.is_fixed(form)
+        fixed = self.is_fixed(form) and self.limits is None  # nothing is read ahead of its check
         if fixed and buffer in self.storage.frozen:
             # Memory may be read ahead of loops, but not ahead of a condition.
             walls = [n for n, s in enumerate(self.f.scopes) if s.conditional]
@@ -122,6 +135,8 @@ class ValueWriter(IndexWriter):
         if buffer.type.size == 0:
             return
         indices = self.clamp(buffer, indices, guarded=False)
+        if self.limits is not None:
+            self.check(buffer, indices)
         form = self.address_form(buffer, indices)
         if self.lane_var is None or not any(self.is_vector(a) for a, _ in form.terms):
             self.store_at(buffer, form, stored)
