@@ -23,7 +23,7 @@ from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
 from whet.schedule.kernel import Kernel
-from whet.schedule.nest import arguments_of, identity_element, loop, split_index
+from whet.schedule.nest import arguments_of, identity_element, loop, read_buffers, split_index
 from whet.schedule.spatial import combine
 from whet.tasks.rowshape import common_rows
 from whet.tasks.task import Task
@@ -77,8 +77,12 @@ def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
         body = (Allocate(buffer, body),)
     nest = (loop(p, steps, loop(io, t.rows_per_step, *body), kind="parallel"),)
     inputs, arguments = arguments_of(r.task, nest, {})
-    outputs = tuple(flat_buffer(r.task.buffers[o]) for o in r.task.outputs)
-    return Kernel(Program(name, inputs, outputs, nest), arguments, r.task.outputs)
+    outputs = {flat_buffer(r.task.buffers[o]): o for o in r.task.outputs}
+    # Reads under a condition keep their indices, also those of an output by a later stage.
+    read = {b for stmt in nest for b in read_buffers(stmt)}
+    outputs |= {r.task.buffers[o]: o for o in r.task.outputs if r.task.buffers[o] in read}
+    program = Program(name, inputs, tuple(outputs), nest)
+    return Kernel(program, arguments, tuple(outputs.values()))
 
 
 def _clipped(p: Var, io: Var, t: RowTiling, rows: int) -> Expr:
