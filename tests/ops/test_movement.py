@@ -12,7 +12,8 @@ from whet.core.dtypes import f32, i64
 from whet.core.errors import OperatorError, UnsupportedError
 from whet.core.types import TensorType
 from whet.ir.tensor import describe, placeholder
-from whet.ops.movement import Concat, Expand, Pad, Reshape, Slice, Split, Tile, Transpose, Trilu
+from whet.ops.fill import Pad, Trilu
+from whet.ops.movement import Concat, Expand, Reshape, Slice, Split, Tile, Transpose
 from whet.ops.row_major import matching_groups
 
 RNG = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from whet.ops import (
     conv as conv,
     cumulative as cumulative,
     einsum as einsum,
+    fill as fill,
     gather as gather,
     grid_sample as grid_sample,
     host as host,

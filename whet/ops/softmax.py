@@ -63,7 +63,8 @@ class Softmax(SoftmaxFamily):
 
     axioms = (
         law("softmax(add(x, y), axis=k) = softmax(x, axis=k)", "real",
-            when=("dim(y, k) == 1", "dim(y, 0) <= dim(x, 0)", "dim(y, 1) <= dim(x, 1)"), x=(2, 3), y=(2, 1), k=1),
+            when=("dim(y, k) == 1", "dim(y, 0) <= dim(x, 0)", "dim(y, 1) <= dim(x, 1)"),
+            x=(2, 3), y=(2, 1), k=1),
         law("softmax(transpose(x, perm=[1, 0]), axis=0) = "
             "transpose(softmax(x, axis=1), perm=[1, 0])", "real", x=(2, 3)),
     )  # fmt: skip

@@ -14,10 +14,11 @@ from whet.frontend.onnx.mapping import Context, maps
 from whet.graph.graph import Value
 from whet.ops.arithmetic import Add, Div, Mul, Sub, Tanh
 from whet.ops.attention import Attention, masked_softmax
+from whet.ops.fill import Pad
 from whet.ops.gather import Gather
 from whet.ops.logic import GreaterEqual, Less, LessEqual, LogicalAnd, Where
 from whet.ops.matmul import MatMul
-from whet.ops.movement import Concat, Expand, Pad, Reshape, Slice, Transpose
+from whet.ops.movement import Concat, Expand, Reshape, Slice, Transpose
 from whet.ops.precision import converted, scalar, widened
 
 
@@ -49,7 +50,8 @@ def attention(c: Context) -> tuple[Value | None, ...]:
     past_key, past_value = c.optional(4), c.optional(5)
     past = 0
     if past_key is not None and past_value is not None:
-        past = past_key.tensor_type.shape[2]
+        c.require(c.type(4).rank == 4, f"the past keys are {c.type(4)}")
+        past = c.type(4).shape[2]
         k, v = c(Concat(2), past_key, k), c(Concat(2), past_value, v)
     bias = _bias(c, q, k, past)
     batch, heads, length, size = q.tensor_type.shape

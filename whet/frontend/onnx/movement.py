@@ -9,18 +9,8 @@ from typing import get_args
 from whet.core.types import broadcast_shapes
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.graph import Value
-from whet.ops.movement import (
-    Concat,
-    Expand,
-    Pad,
-    PadMode,
-    Reshape,
-    Slice,
-    Split,
-    Tile,
-    Transpose,
-    Trilu,
-)
+from whet.ops.fill import Pad, PadMode, Trilu
+from whet.ops.movement import Concat, Expand, Reshape, Slice, Split, Tile, Transpose
 
 
 @maps("Transpose")

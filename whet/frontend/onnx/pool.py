@@ -5,8 +5,8 @@ from __future__ import annotations
 from whet.frontend.onnx.mapping import Context, maps
 from whet.frontend.onnx.window import explicit_pads, per_axis, read_window
 from whet.graph.graph import Value
+from whet.ops.fill import Pad
 from whet.ops.grid_sample import GridSample, Mode
-from whet.ops.movement import Pad
 from whet.ops.pool import AvgPool, LpPool, MaxPool, MaxPoolIndex, MaxUnpool
 from whet.ops.reduce import ReduceMax, ReduceMean
 from whet.ops.roi import MaxRoiPool, RoiAlign
