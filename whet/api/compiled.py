@@ -57,6 +57,10 @@ class CompiledModel:
         """The optimised graph that runs."""
         return self._first.graph
 
+    def describe(self) -> list[str]:
+        """How the model runs, in lines of text: native code, and what is not, and why."""
+        return self._first.executable.describe()
+
     def __call__(
         self, *arrays: Any, out: Array | Sequence[Array] | None = None, **by_name: Any
     ) -> Any:

@@ -65,6 +65,9 @@ class _Interpreted:
             np.copyto(target, result, casting="no")
         return tuple(out)
 
+    def describe(self) -> list[str]:
+        return ["not native: all operators run in the interpreter"]
+
 
 @dataclass(frozen=True, slots=True)
 class Native:

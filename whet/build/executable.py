@@ -57,6 +57,9 @@ class NativeExecutable:
             np.copyto(target, result, casting="no")
         return tuple(out)
 
+    def describe(self) -> list[str]:
+        return self.report.lines()
+
     def _run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """All steps in order, for graphs that are not one native segment."""
         assert self._graph is not None

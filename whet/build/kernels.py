@@ -65,10 +65,13 @@ def _limits(step: Step | LoopStep, kernel: Kernel) -> dict[Buffer, int]:
     }
 
 
+def object_job(ir: str, target: Target) -> ObjectJob:
+    return ObjectJob(ir, target.triple, target.cpu, ",".join(f"+{f}" for f in target.features))
+
+
 def compile_all(irs: Sequence[str], target: Target, cache: FileCache) -> list[bytes]:
     """The objects of text IR, from the cache where it has them."""
-    features = ",".join(f"+{f}" for f in target.features)
-    jobs = [ObjectJob(ir, target.triple, target.cpu, features) for ir in irs]
+    jobs = [object_job(ir, target) for ir in irs]
     keys = [digest_text(j.ir, j.triple, j.cpu, j.features, llvm_version()) for j in jobs]
     found = {key: cache.get("object", key) for key in dict.fromkeys(keys)}
     missing = {key: job for key, job in zip(keys, jobs) if found[key] is None}

@@ -93,13 +93,8 @@ class _Builder:
         return NativeExecutable(graph, tuple(steps), reasons)
 
     def anew(self, key: str, graph: Graph) -> NativeExecutable:
-        reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
         maker = KernelMaker(self.target, self.schedule, checked=self.checked)
-        pieces, plans, refused = plan_pieces(graph, reasons, maker)
-        while refused:
-            # What has no code runs on its own, and what is around it is planned anew.
-            reasons |= refused
-            pieces, plans, refused = plan_pieces(graph, reasons, maker)
+        pieces, plans, reasons = plan_graph(graph, maker)
         steps: list[NativeStep | LoneStep] = []
         for number, piece in enumerate(pieces):
             if isinstance(piece, NativePiece):
@@ -114,6 +109,19 @@ class _Builder:
 
     def lone(self, node: Node) -> LoneStep:
         return LoneStep(with_compiled_body(node, self.build), node)
+
+
+def plan_graph(
+    graph: Graph, maker: KernelMaker
+) -> tuple[tuple[Piece, ...], dict[NativePiece, Plan], dict[Node, str]]:
+    """The pieces of the graph, the plans of the native ones, and why nodes run on their own."""
+    reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
+    pieces, plans, refused = plan_pieces(graph, reasons, maker)
+    while refused:
+        # What has no code runs on its own, and what is around it is planned anew.
+        reasons |= refused
+        pieces, plans, refused = plan_pieces(graph, reasons, maker)
+    return pieces, plans, reasons
 
 
 def plan_pieces(

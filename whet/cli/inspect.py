@@ -7,18 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
+from whet.api.compiled import CompiledModel
+from whet.api.compiler import thread_count
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
     ModelOrArtifact,
     NumericsOption,
     QuietOption,
+    ThreadsOption,
     parse_inputs,
 )
 from whet.cli.console import Reporter
 from whet.cli.models import open_model
+from whet.core.caching import FileCache
+from whet.core.config import process_config
+from whet.core.errors import UsageError, fail
+from whet.core.target import find_target
 from whet.graph.summary import summarize
 from whet.graph.text import print_graph
+from whet.ops.base import Numeric
 from whet.runtime.files import atomic_write
 
 
@@ -28,14 +36,25 @@ def inspect_command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the optimised graph as ONNX, for Netron."),
     ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K",
+            help="Show a kernel from task to assembly: its number, or a node that it computes.",
+        ),
+    ] = None,
     input: InputOption = None,
+    threads: ThreadsOption = None,
     numerics: NumericsOption = "real",
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Show the optimised graph of a model: text, operators, floating-point operations, bytes."""
     reporter = Reporter(quiet=quiet, as_json=json)
-    compiled = open_model(model, parse_inputs(input), reporter, numerics=numerics)
+    compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
+    if kernel is not None:
+        show_kernel(compiled, kernel, threads, reporter)
+        return
     summary = summarize(compiled.graph)
     if onnx is not None:
         # Writing ONNX needs the onnx package, which reading an artifact does not.
@@ -54,5 +73,24 @@ def inspect_command(
         "weight_bytes": summary.weight_bytes,
         "activation_bytes": summary.activation_bytes,
         "peak_bytes": summary.peak_bytes,
+        "runs": compiled.describe(),
     }
-    reporter.result(document, lambda: reporter.text(f"{print_graph(compiled.graph)}\n{summary}"))
+    shown = "\n".join([print_graph(compiled.graph), str(summary), *compiled.describe()])
+    reporter.result(document, lambda: reporter.text(shown))
+
+
+def show_kernel(
+    compiled: CompiledModel, wanted: str, threads: int | None, reporter: Reporter
+) -> None:
+    """The kernel with this number, or that computes a node of this name; else their list."""
+    from whet.build.views import kernel_views  # loads LLVM
+
+    numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
+    target = find_target("cpu", FileCache(process_config().cache))
+    views = kernel_views(compiled.graph, target, thread_count(threads), numerics)
+    found = [v for n, v in enumerate(views) if wanted == str(n) or wanted in v.names]
+    if not found:
+        listed = [f"{n}: {', '.join(v.names[:4])}" for n, v in enumerate(views)]
+        fail("WH3007", f"no kernel is '{wanted}'", *listed, kind=UsageError)
+    document = {"task": found[0].task, "estimates": found[0].costs(), "ir": found[0].kernel.ir}
+    reporter.result(document, lambda: reporter.text(found[0].text()))

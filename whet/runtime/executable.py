@@ -22,6 +22,9 @@ class Executable(Protocol):
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]: ...
 
+    def describe(self) -> list[str]:
+        """How it runs, in lines of text: what is native code, and what is not, and why."""
+
 
 def own_results(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The results as contiguous arrays that nobody else holds.

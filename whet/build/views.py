@@ -1,0 +1,83 @@
+"""Kernels of a graph from the task to the assembly, for looking at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whet.build.kernels import KernelMaker, NativeKernel, object_job
+from whet.build.native import plan_graph
+from whet.build.plan import AnyStep, LoopStep
+from whet.codegen.llvm.compile import emit_assembly
+from whet.core.target import Target
+from whet.graph.graph import Graph
+from whet.graph.passes import expand_composites
+from whet.ir.tensor import describe
+from whet.ops.base import Numeric
+from whet.schedule.default import default_kernel
+from whet.schedule.sketch import choices
+
+
+@dataclass(frozen=True, eq=False)
+class KernelView:
+    """One kernel and the calls that use it."""
+
+    kernel: NativeKernel
+    step: AnyStep
+    names: tuple[str, ...]
+    """What the model calls the nodes that it computes, one per call."""
+    target: Target
+    threads: int
+    numerics: Numeric
+
+    @property
+    def task(self) -> str:
+        if isinstance(self.step, LoopStep):
+            return f"loops of {self.step.nodes[0].op}"
+        return describe(*self.step.task.outputs)
+
+    @property
+    def program(self) -> str:
+        return str(self.kernel.kernel.program)
+
+    @property
+    def assembly(self) -> str:
+        return emit_assembly(object_job(self.kernel.ir, self.target))
+
+    def costs(self) -> list[str]:
+        """The best candidate of each sketch that fits, cheapest first, by the analytic model."""
+        if isinstance(self.step, LoopStep):
+            return ["an operator's own loops: there is nothing to choose"]
+        found = list(choices(self.step.task, self.target, self.threads, self.numerics))
+        found.sort(key=lambda c: c.nanoseconds)
+        return [f"{c.nanoseconds / 1e3:.1f} us {c.sketch.name} {c.holes}" for c in found]
+
+    def text(self) -> str:
+        parts = {
+            "calls": ", ".join(self.names),
+            "task": self.task,
+            "estimates": "\n".join(self.costs()),
+            "program": self.program,
+            "LLVM IR": self.kernel.ir,
+            "assembly": self.assembly,
+        }
+        return "\n".join(f"--- {title}\n{text.rstrip()}\n" for title, text in parts.items())
+
+
+def kernel_views(
+    graph: Graph, target: Target, threads: int, numerics: Numeric = "real"
+) -> tuple[KernelView, ...]:
+    """The kernels of a graph in the order of their first call."""
+    graph = expand_composites(graph)
+    maker = KernelMaker(
+        target, lambda task, name: default_kernel(task, target, threads, name, numerics)
+    )
+    _, plans, _ = plan_graph(graph, maker)
+    steps = [step for plan in plans.values() for step in plan.steps]
+    names: dict[str, list[str]] = {}
+    for step in steps:
+        names.setdefault(step.key, []).append(step.name)
+    first = {step.key: step for step in reversed(steps)}
+    return tuple(
+        KernelView(maker.make(first[key]), first[key], tuple(found), target, threads, numerics)
+        for key, found in names.items()
+    )
