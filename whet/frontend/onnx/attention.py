@@ -50,7 +50,7 @@ def attention(c: Context) -> tuple[Value | None, ...]:
     past_key, past_value = c.optional(4), c.optional(5)
     past = 0
     if past_key is not None and past_value is not None:
-        c.require(c.type(4).rank == 4, f"the past keys are {c.type(4)}")
+        c.require_types(c.type(4).rank == 4, f"the past keys are {c.type(4)}")
         past = c.type(4).shape[2]
         k, v = c(Concat(2), past_key, k), c(Concat(2), past_value, v)
     bias = _bias(c, q, k, past)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from whet.core.dtypes import DType
+from whet.core.errors import OperatorError, check
 from whet.core.types import Array, TensorType
 from whet.frontend.onnx.tensors import Foreign
 from whet.graph.build import GraphBuilder
@@ -145,6 +146,14 @@ class Context:
         """Refuse the node unless the condition holds."""
         if not condition:
             raise Unsupported(reason)
+
+    def require_types(self, condition: bool, reason: str) -> None:
+        """Refuse the types of the inputs unless the condition holds.
+
+        Unlike what is unsupported, this is no error in the branch of an `If` that a known
+        condition does not take.
+        """
+        check(condition, "WH1102", reason, kind=OperatorError)
 
     def choice(self, name: str, default: str, allowed: Sequence[str]) -> Any:
         """A text attribute, which must be one of the allowed words."""

@@ -27,7 +27,7 @@ def recurrent(c: Context) -> tuple[Value, ...]:
         c.unsupported(f"direction '{direction}'")
     batch_first = bool(c.attr("layout", 0))
     x = c.input(0)
-    c.require(c.type(0).rank == 3, f"the input is {c.type(0)}")
+    c.require_types(c.type(0).rank == 3, f"the input is {c.type(0)}")
     if batch_first:
         x = c(Transpose((1, 0, 2)), x)
     functions = _gate_functions(c, cell, len(reversed_flags[direction]))
@@ -83,7 +83,7 @@ def _one_direction(
     functions: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]],
 ) -> tuple[Value, ...]:
     t = x.tensor_type
-    c.require(c.type(2).rank == 3, f"the recurrence weights are {c.type(2)}")
+    c.require_types(c.type(2).rank == 3, f"the recurrence weights are {c.type(2)}")
     rows, hidden = c.type(2).shape[1:]
 
     def part(index: int, shape: Sequence[int], axis: int = 0) -> Value:
@@ -189,7 +189,7 @@ def _count_states(c: Context, values: Sequence[Value]) -> int:
 def _scan_axes(c: Context, name: str, ranks: Sequence[int]) -> tuple[int, ...]:
     given = c.attr(name) or [0] * len(ranks)
     c.require(len(given) == len(ranks), f"{len(given)} {name} for {len(ranks)} values")
-    c.require(0 not in ranks, "a scalar has no steps")
+    c.require_types(0 not in ranks, "a scalar has no steps")
     return tuple(normalized_axis(a, r) for a, r in zip(given, ranks, strict=True))
 
 

@@ -84,7 +84,7 @@ def stack(c: Context, items: tuple[Value, ...], axis: int) -> Value:
 @maps("SplitToSequence")
 def split_to_sequence(c: Context) -> Converted:
     shape = c.type(0).shape
-    c.require(len(shape) > 0, "a scalar cannot be split")
+    c.require_types(len(shape) > 0, "a scalar cannot be split")
     axis = normalized_axis(c.attr("axis", 0), len(shape))
     extent = shape[axis]
     if c.optional(1) is None:
