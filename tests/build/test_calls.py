@@ -20,15 +20,14 @@ from whet.ops.activation import Relu
 from whet.ops.arithmetic import Add, Div, Maximum, Minimum, Mod, Mul
 from whet.ops.conv import Conv
 from whet.ops.host import NonZero
+from whet.ops.logic import Less, LogicalAnd
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Transpose
 from whet.ops.reduce import ReduceSum
 from whet.ops.scan import OpBody, Scan
 
 
-def graph_of(
-    types: Sequence[TensorType], outputs: Sequence[Value], inputs: Sequence[Value]
-) -> Graph:
+def graph_of(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:
     return Graph(tuple(inputs), tuple(outputs), tuple(f"y{n}" for n in range(len(outputs))))  # type: ignore[arg-type]
 
 
@@ -39,7 +38,7 @@ def inputs_of(b: GraphBuilder, *shapes: tuple[int, ...], dtype: DType = f32) -> 
 def sum_graph(*shape: int) -> Graph:
     b = GraphBuilder()
     x, y = inputs_of(b, shape, shape)
-    return graph_of((), [b.one(Add(), x, y)], [x, y])
+    return graph_of([b.one(Add(), x, y)], [x, y])
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_outputs_of_all_kinds() -> None:
     constant = b.constant(np.arange(5, dtype=np.int64))
     flipped = b.one(Transpose((1, 0)), x)
     flat = b.one(Reshape((12,)), y)
-    graph = graph_of((), [x, constant, flipped, y, y, flat], [x])
+    graph = graph_of([x, constant, flipped, y, y, flat], [x])
     given = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
     check_native(graph, (given,), "outputs of all kinds")
     results = native(graph)([given])
@@ -115,7 +114,7 @@ def test_outputs_of_all_kinds() -> None:
 def test_unused_inputs_and_scalars() -> None:
     b = GraphBuilder()
     x, y, _ = inputs = inputs_of(b, (), (), (7,))
-    graph = graph_of((), [b.one(Add(), x, y)], inputs)
+    graph = graph_of([b.one(Add(), x, y)], inputs)
     arrays = (np.array(2, np.float32), np.array(3, np.float32), np.zeros(7, np.float32))
     (result,) = native(graph)(arrays)
     assert result.shape == ()
@@ -127,7 +126,7 @@ def test_empty_tensors() -> None:
     x, y = inputs_of(b, (0, 4), (4, 3))
     product = b.one(MatMul(), x, y)
     total = b.one(ReduceSum((0,), True), product)
-    graph = graph_of((), [product, total], [x, y])
+    graph = graph_of([product, total], [x, y])
     arrays = (np.zeros((0, 4), np.float32), np.ones((4, 3), np.float32))
     executable = check_native(graph, arrays, "empty tensors")
     assert any("without elements" in line for line in executable.report.reference)
@@ -142,7 +141,7 @@ def test_nan_wins_as_in_numpy(op: Minimum | Maximum, dtype: DType) -> None:
     b = GraphBuilder()
     x, y = inputs_of(b, (8,), (8,), dtype=dtype)
     low = b.constant(np.zeros(8, dtype.numpy))
-    graph = graph_of((), [b.one(op, x, y), b.one(op, x, low), b.one(op, low, x)], [x, y])
+    graph = graph_of([b.one(op, x, y), b.one(op, x, low), b.one(op, low, x)], [x, y])
     given = NANS.astype(dtype.numpy)
     check_native(graph, (given, given[::-1].copy()), str(op))
 
@@ -152,7 +151,7 @@ def test_nan_wins_as_in_numpy(op: Minimum | Maximum, dtype: DType) -> None:
 def test_integer_division(op: Div | Mod, dtype: DType) -> None:
     b = GraphBuilder()
     x, y = inputs_of(b, (9,), (9,), dtype=dtype)
-    graph = graph_of((), [b.one(op, x, y)], [x, y])
+    graph = graph_of([b.one(op, x, y)], [x, y])
     info = np.iinfo(dtype.numpy)
     top = np.array([7, 7, 9, 8, info.max, info.min, info.min, 1, 0], dtype.numpy)
     if info.min < 0:
@@ -165,7 +164,7 @@ def test_integer_division(op: Div | Mod, dtype: DType) -> None:
 def test_division_by_zero_does_not_trap() -> None:
     b = GraphBuilder()
     x, y = inputs_of(b, (4,), (4,), dtype=i32)
-    graph = graph_of((), [b.one(Div(), x, y), b.one(Mod(), x, y)], [x, y])
+    graph = graph_of([b.one(Div(), x, y), b.one(Mod(), x, y)], [x, y])
     low = np.iinfo(np.int32).min
     quotient, rest = native(graph)(
         [np.array([5, 0, low, -7], np.int32), np.array([0, 0, -1, 0], np.int32)]
@@ -175,12 +174,10 @@ def test_division_by_zero_does_not_trap() -> None:
 
 
 def test_truth_values_are_stored_as_bytes() -> None:
-    from whet.ops.logic import Less, LogicalAnd
-
     b = GraphBuilder()
     x, y = inputs_of(b, (19,), (19,))
-    (flag,) = (b.input("flag", TensorType((19,), bool_)),)
-    graph = graph_of((), [b.one(LogicalAnd(), b.one(Less(), x, y), flag)], [x, y, flag])
+    flag = b.input("flag", TensorType((19,), bool_))
+    graph = graph_of([b.one(LogicalAnd(), b.one(Less(), x, y), flag)], [x, y, flag])
     rng = np.random.default_rng(3)
     a, c = rng.standard_normal((2, 19)).astype(np.float32)
     check_native(graph, (a, c, rng.integers(0, 2, 19).astype(np.bool_)), "less and flag")
@@ -191,7 +188,7 @@ def test_host_operators_run_between_segments() -> None:
     (x,) = inputs_of(b, (3, 4))
     y = b.one(Relu(), x)
     positions = b.one(NonZero(), y)
-    graph = graph_of((), [positions, y], [x])
+    graph = graph_of([positions, y], [x])
     given = np.array([[1, -1, 2, 0], [0, 0, -3, 4], [-1, -1, -1, 5]], np.float32)
     executable = native(graph)
     found, relu = executable([given])
@@ -206,7 +203,7 @@ def test_bodies_are_compiled() -> None:
     x, s = b.input("x", TensorType((7, 5), f32)), b.input("s", state)
     scan = Scan(OpBody(Add(), (state, state)), 7, 1, (0,))
     outputs = b.results(scan, s, x)
-    graph = graph_of((), outputs, [x, s])
+    graph = graph_of(outputs, [x, s])
     rng = np.random.default_rng(0)
     arrays = (rng.standard_normal((7, 5)).astype(np.float32), np.zeros(5, np.float32))
     check_native(graph, arrays, "scan")
@@ -221,7 +218,7 @@ def layered_graph() -> Graph:
     for _ in range(3):
         weights = b.constant(rng.standard_normal((8, 8, 3, 3)).astype(np.float32) / 8)
         y = b.one(Relu(), b.one(Conv((1, 1), (1, 1, 1, 1), (1, 1), 1), y, weights))
-    return graph_of((), [b.one(Mul(), y, x)], [x])
+    return graph_of([b.one(Mul(), y, x)], [x])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
