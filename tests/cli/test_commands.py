@@ -204,7 +204,9 @@ def test_interrupt_ends_with_130(model: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    time.sleep(3)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None and not workers.read_text():
+        time.sleep(0.05)  # until the measuring has begun
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
