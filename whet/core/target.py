@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from whet.core.caching import FileCache
+from whet.core.constants import CONSTANTS
 from whet.core.digest import digest_text
 from whet.core.errors import UsageError, WhetError, fail
 from whet.core.host import Host, read_host
@@ -43,7 +44,7 @@ class Target:
     """Caches as one core sees them; 0 where there is none."""
     line_bytes: int
     calibration: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Constants measured on the machine, by name; empty until something measures them."""
+    """Constants measured on the machine, by name; empty until they are measured."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "calibration", MappingProxyType(dict(self.calibration)))
@@ -63,6 +64,10 @@ class Target:
     def key(self) -> str:
         """A digest of what the machine is, without what was measured on it."""
         return digest_text(dataclasses.replace(self, calibration={}).to_json())
+
+    def constant(self, name: str) -> float:
+        """One of `CONSTANTS`: as measured, or else its default."""
+        return self.calibration.get(name, CONSTANTS[name].default)
 
     def calibrated(self, **constants: float) -> Target:
         """The target with these measured constants added or replaced."""
