@@ -115,6 +115,12 @@ class ArtifactError(WhetError):
     exit_code = 5
 
 
+class ScheduleError(WhetError):
+    """A schedule step cannot be applied, or a trace cannot be replayed."""
+
+    exit_code = 2
+
+
 class MismatchError(WhetError):
     """Two results that should agree do not."""
 

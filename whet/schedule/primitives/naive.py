@@ -1,0 +1,136 @@
+"""The program of tensor expressions before any schedule step.
+
+y[i, j in 4, 3] = relu(sum(a[i, k] * b[k, j] for k in 6))
+    ->
+for i in 4: for j in 3:                     (y_sum lies in the workspace)
+  y_sum[i, j] = 0.0
+  for k in 6: y_sum[i, j] = y_sum[i, j] + a[i, k] * b[k, j]
+for i_1 in 4: for j_1 in 3:
+  y[i_1, j_1] = max(y_sum[i_1, j_1], 0.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from whet.core.dtypes import i64
+from whet.core.errors import ScheduleError, check
+from whet.ir.affine import substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, const, select
+from whet.ir.program import Buffer, Program, Stmt, Store
+from whet.ir.tensor import Compute, Tensor, stages, subexpressions
+from whet.schedule.access import map_expr
+from whet.schedule.nest import identity_element, loop
+from whet.schedule.primitives.tree import Names
+from whet.schedule.spatial import combine
+from whet.tasks.task import Task
+
+
+def naive_program(task: Task, name: str = "kernel") -> Program:
+    """One nest per stage, in the order of the stages; loops are named after their axes."""
+    return _Writer(task, name).program()
+
+
+class _Writer:
+    def __init__(self, task: Task, name: str) -> None:
+        self.task, self.name = task, name
+        self.buffers: dict[Tensor, Buffer] = dict(task.buffers)
+        self.workspace: list[Buffer] = []
+        outputs = tuple(task.buffers[t] for t in task.outputs)
+        inputs = tuple(task.buffers[t] for t in task.inputs)
+        self.names = Names(Program(name, inputs, outputs, ()))
+        self.body: list[Stmt] = []
+
+    def program(self) -> Program:
+        for stage in stages(self.task.outputs):
+            if isinstance(stage, Compute):
+                self.stage(stage)
+        inputs = tuple(self.task.buffers[t] for t in self.task.inputs)
+        outputs = tuple(self.task.buffers[t] for t in self.task.outputs)
+        return Program(self.name, inputs, outputs, tuple(self.body), tuple(self.workspace))
+
+    def stage(self, stage: Compute) -> None:
+        if stage not in self.buffers:
+            self.buffers[stage] = self.scratch(stage.name, stage)
+        target = self.buffers[stage]
+        results: dict[Expr, Expr] = {}
+        for reduce in [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]:
+            nested = any(isinstance(e, Reduce) for e in subexpressions(reduce.value))
+            check(not nested, "WH2106", f"'{stage.name}' reduces a reduction: {reduce}",
+                  hint="give the inner one a stage of its own", kind=ScheduleError)  # fmt: skip
+            whole = reduce is stage.body and not reduce.kind.startswith("arg")
+            place = target if whole else self.scratch(f"{stage.name}_{reduce.kind}", stage, reduce)
+            self.reduction(stage.axes, reduce, place)
+            results[reduce] = place[stage.axes]
+            if whole:
+                return
+        self.nest(stage.axes, lambda at: [Store(target, at, self.value(stage, results, at))])
+
+    def scratch(self, hint: str, stage: Compute, value: Expr | None = None) -> Buffer:
+        dtype = stage.dtype if value is None else value.dtype
+        buffer = Buffer(self.names.new(hint), stage.shape, dtype)
+        self.workspace.append(buffer)
+        return buffer
+
+    def value(self, stage: Compute, results: dict[Expr, Expr], at: Sequence[Expr]) -> Expr:
+        body = map_expr(stage.body, results.get)
+        return substitute(self.placed(body), dict(zip(stage.axes, at)))
+
+    def placed(self, e: Expr) -> Expr:
+        """Reads of tensors as reads of their buffers."""
+
+        def change(x: Expr) -> Expr | None:
+            if isinstance(x, Read) and x.tensor in self.buffers:
+                return Read(self.buffers[x.tensor], tuple(self.placed(i) for i in x.indices))
+            return None
+
+        return map_expr(e, change)
+
+    def nest(self, axes: Sequence[Axis], body: Callable[[tuple[Expr, ...]], list[Stmt]]) -> None:
+        variables = [self.names.var(a.name) for a in axes]
+        inner = body(tuple(variables))
+        for var, axis in zip(reversed(variables), reversed(axes)):
+            inner = [loop(var, axis.extent, *inner)]
+        self.body += inner
+
+    def reduction(self, axes: Sequence[Axis], reduce: Reduce, place: Buffer) -> None:
+        value = self.placed(reduce.value)
+        is_arg = reduce.kind.startswith("arg")
+        best = place
+        if is_arg:
+            best = Buffer(self.names.new(f"{place.name}_best"), place.shape, value.dtype)
+            self.workspace.append(best)
+
+        def body(at: tuple[Expr, ...]) -> list[Stmt]:
+            variables = [self.names.var(a.name) for a in reduce.axes]
+            env = {**dict(zip(axes, at)), **dict(zip(reduce.axes, variables))}
+            term = substitute(value, env)
+            inner = self.steps(reduce, best, place, at, term, variables)
+            for var, axis in zip(reversed(variables), reversed(reduce.axes)):
+                inner = [loop(var, axis.extent, *inner)]
+            start: list[Stmt] = [Store(best, at, identity_element(reduce.kind, best.dtype))]
+            if is_arg:
+                start.append(Store(place, at, const(0, i64)))
+            return [*start, *inner]
+
+        self.nest(axes, body)
+
+    def steps(
+        self,
+        reduce: Reduce,
+        best: Buffer,
+        place: Buffer,
+        at: tuple[Expr, ...],
+        term: Expr,
+        variables: Sequence[Var],
+    ) -> list[Stmt]:
+        if best is place:
+            return [Store(place, at, combine(reduce.kind, place[at], term))]
+        position: Expr = as_expr(0)
+        for var, axis in zip(variables, reduce.axes):
+            position = position * axis.extent + var
+        better = term > best[at] if reduce.kind == "argmax" else term < best[at]
+        return [
+            Store(place, at, select(better, position, place[at])),
+            Store(best, at, select(better, term, best[at])),
+        ]
