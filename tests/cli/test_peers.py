@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whet.runtime.frames import read_frame, write_frame
 from whet.cli.peers.process import Worker
 from whet.cli.peers.turns import ratio, summarize_turns, take_turns
 from whet.core import dtypes
 from whet.core.errors import WhetError
+from whet.runtime.frames import read_frame, write_frame
 
 
 def test_frames_carry_every_type() -> None:

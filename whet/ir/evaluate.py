@@ -24,13 +24,14 @@ def evaluate(outputs: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> tuple
     arrays = dict(inputs)
     for stage in stages(outputs):
         if isinstance(stage, Compute):
-            arrays[stage] = _evaluate_stage(stage, arrays)
+            arrays[stage] = evaluate_stage(stage, arrays)
         else:
             check(stage in arrays, "WH1203", f"no array was given for '{stage.name}'")
     return tuple(arrays[t] for t in outputs)
 
 
-def _evaluate_stage(stage: Compute, arrays: Mapping[Tensor, Array]) -> Array:
+def evaluate_stage(stage: Compute, arrays: Mapping[Tensor, Array]) -> Array:
+    """The array of one stage, given those of all tensors that it reads."""
     reduced: dict[Axis, None] = {}
     for e in subexpressions(stage.body):
         if isinstance(e, Reduce):

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from whet.runtime.frames import read_frame, write_frame
 from whet.core.errors import fail
 from whet.core.types import Array
+from whet.runtime.frames import read_frame, write_frame
 
 TIMEOUT_SECONDS = 600.0
 

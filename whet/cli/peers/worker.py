@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from whet.runtime.frames import read_frame, write_frame
 from whet.cli.peers.runtimes import RUNTIMES, Job, Run
 from whet.core.errors import WhetError
 from whet.core.types import Array
+from whet.runtime.frames import read_frame, write_frame
 
 
 def serve(runtime: str, requests: BinaryIO, answers: BinaryIO) -> None:

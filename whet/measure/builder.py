@@ -1,0 +1,102 @@
+"""Compiling candidates in several processes at once."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from whet.codegen.llvm.compile import ObjectJob
+from whet.core.errors import fail
+from whet.core.outcomes import Outcome
+from whet.measure.process import START_SECONDS, Deadline, Ended, Silent, WorkerProcess
+
+JOBS_PER_PROCESS = 500
+"""LLVM gives little of its memory back; a new process costs as much as ten jobs."""
+BUILD_SECONDS = 15.0
+_MODULE = "whet.measure.build_worker"
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of a job: an object, or why there is none."""
+
+    data: bytes | None
+    outcome: Outcome = Outcome.OK
+    message: str = ""
+    ms: float = 0.0
+
+
+class Builder:
+    """Processes that compile.  They start when they are first needed and are used again."""
+
+    def __init__(self, processes: int, seconds: float = BUILD_SECONDS) -> None:
+        self.processes, self.seconds = processes, seconds
+        self._idle: list[WorkerProcess] = []
+        self._busy: dict[WorkerProcess, tuple[int, Deadline]] = {}
+
+    def build(self, jobs: Sequence[ObjectJob]) -> list[Built]:
+        """The objects of all jobs, in order."""
+        waiting = deque(enumerate(jobs))
+        found: dict[int, Built] = {}
+        try:
+            while waiting or self._busy:
+                while waiting and len(self._busy) < self.processes:
+                    self._begin(*waiting.popleft())
+                self._collect(found)
+        except BaseException:
+            self.close()  # what is under way would answer the next call's questions
+            raise
+        return [found[n] for n in range(len(jobs))]
+
+    def _begin(self, number: int, job: ObjectJob) -> None:
+        worker = self._idle.pop() if self._idle else start_worker(_MODULE)
+        worker.jobs += 1
+        self._busy[worker] = (number, Deadline(self.seconds))
+        with contextlib.suppress(Ended):  # found out when its answer is looked for
+            worker.send({"do": "build", "job": asdict(job)})
+
+    def _collect(self, found: dict[int, Built]) -> None:
+        """Waits until at least one job has ended or has taken too long."""
+        first = min(deadline.left for _, deadline in self._busy.values())
+        ready, _, _ = select.select(list(self._busy), [], [], max(0.0, first))
+        late = [w for w, (_, deadline) in self._busy.items() if deadline.left <= 0]
+        for worker in dict.fromkeys([*ready, *late]):
+            number, _ = self._busy.pop(worker)
+            found[number] = self._result(worker)
+
+    def _result(self, worker: WorkerProcess) -> Built:
+        try:
+            answer, arrays = worker.receive(0.0)
+        except Silent:
+            worker.close()
+            return Built(None, Outcome.BUILD_TIMEOUT, f"not built within {self.seconds} s")
+        except Ended as ended:
+            worker.close()
+            return Built(None, Outcome.BUILD_ERROR, f"the compiler {ended}")
+        if worker.jobs < JOBS_PER_PROCESS:
+            self._idle.append(worker)
+        else:
+            worker.close()
+        if not answer["ok"]:
+            return Built(None, Outcome.BUILD_ERROR, answer["message"])
+        return Built(arrays[0].tobytes(), ms=answer["ms"])
+
+    def close(self) -> None:
+        for worker in (*self._idle, *self._busy):
+            worker.close()
+        self._idle.clear()
+        self._busy.clear()
+
+
+def start_worker(module: str) -> WorkerProcess:
+    """A process that has said that it is ready; `WH1004` if it never does."""
+    worker = WorkerProcess(module)
+    try:
+        worker.receive(START_SECONDS)
+    except (Ended, Silent) as problem:
+        worker.close()
+        fail("WH1004", f"a worker process cannot be started: it {problem or 'does not answer'}")
+    return worker

@@ -1,0 +1,106 @@
+"""Candidates that are not worth building: refused by looking at their program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from whet.core.target import Target
+from whet.ir.expr import Const, Read
+from whet.ir.program import (
+    SCRATCH_LIMIT_BYTES,
+    Allocate,
+    Buffer,
+    If,
+    Let,
+    Loop,
+    Program,
+    Stmt,
+    Store,
+    While,
+)
+from whet.ir.tensor import subexpressions
+
+MOST_OPERATIONS = 60_000
+"""Operations after unrolling; the compiler takes seconds for more."""
+MOST_STACK_BYTES = 4 * SCRATCH_LIMIT_BYTES
+MOST_WORKSPACE_BYTES = 1 << 30
+SPILL = 1.5
+"""How many times the machine's vector registers the sums that a loop carries may take: a few that
+the compiler keeps in memory cost little, many are always slower than a smaller tile."""
+
+
+def over_limit(program: Program, target: Target) -> str | None:
+    """Why the program is not worth building; None if it may be."""
+    operations = _operations(program.body)
+    if operations > MOST_OPERATIONS:
+        return f"{operations} operations after unrolling, the limit is {MOST_OPERATIONS}"
+    workspace = sum(b.type.nbytes for b in program.workspace)
+    if workspace > MOST_WORKSPACE_BYTES:
+        return f"{workspace} bytes of working memory, the limit is {MOST_WORKSPACE_BYTES}"
+    stack = _peak(program.body, _stack_bytes)
+    if stack > MOST_STACK_BYTES:
+        return f"{stack} bytes on the stack, the limit is {MOST_STACK_BYTES}"
+    carried = _carried(program.body)
+    registers = _peak(program.body, lambda b: _registers(b, target) if b in carried else 0)
+    if registers > SPILL * target.vector_registers:
+        return f"{registers} vectors of sums, the machine has {target.vector_registers} registers"
+    return None
+
+
+def _operations(body: Sequence[Stmt]) -> int:
+    total = 0
+    for stmt in body:
+        match stmt:
+            case Store(indices=indices, value=value):
+                total += sum(1 for e in (value, *indices) for _ in subexpressions(e))
+            case Loop(kind="unroll", extent=Const(value=extent), body=inner):
+                total += int(extent) * _operations(inner)
+            case If(then=then, other=other):
+                total += _operations(then) + _operations(other)
+            case Loop(body=inner) | While(body=inner) | Let(body=inner) | Allocate(body=inner):
+                total += _operations(inner)
+    return total
+
+
+def _peak(body: Sequence[Stmt], size: Callable[[Buffer], int]) -> int:
+    """The most that buffers which are alive together take."""
+    peak = 0
+    for stmt in body:
+        match stmt:
+            case Allocate(buffer=buffer, body=inner):
+                peak = max(peak, size(buffer) + _peak(inner, size))
+            case If(then=then, other=other):
+                peak = max(peak, _peak(then, size), _peak(other, size))
+            case Loop(body=inner) | While(body=inner) | Let(body=inner):
+                peak = max(peak, _peak(inner, size))
+    return peak
+
+
+def _carried(body: Sequence[Stmt], looped: bool = False) -> set[Buffer]:
+    """Buffers that a loop reads and writes again, so that they are alive all along."""
+    found: set[Buffer] = set()
+    for stmt in body:
+        match stmt:
+            case Store(buffer=buffer, value=value):
+                reads = (e.tensor for e in subexpressions(value) if isinstance(e, Read))
+                if looped and buffer in reads:
+                    found.add(buffer)
+            case If(then=then, other=other):
+                found |= _carried(then, looped) | _carried(other, looped)
+            case Loop(kind="serial", body=inner) | While(body=inner):
+                found |= _carried(inner, True)
+            case Loop(body=inner) | Let(body=inner) | Allocate(body=inner):
+                found |= _carried(inner, looped)
+    return found
+
+
+def _stack_bytes(buffer: Buffer) -> int:
+    return buffer.type.nbytes if buffer.scope == "memory" else 0
+
+
+def _registers(buffer: Buffer, target: Target) -> int:
+    if buffer.scope != "register" or not buffer.shape:
+        return 0
+    *vectors, lanes = buffer.shape
+    return math.prod(vectors) * -(-lanes * buffer.dtype.bits // target.vector_bits)

@@ -1,0 +1,197 @@
+"""Measuring candidates of a task: lowered here, built and run elsewhere.
+
+    with Measurer() as measurer:
+        for m in measurer.measure(task, [Candidate("contraction", {...}), ...], 2, target):
+            m.outcome, m.seconds
+
+Whatever a candidate does is an outcome; nothing that it does reaches the caller.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from whet.codegen.llvm.compile import ObjectJob
+from whet.core.outcomes import Outcome
+from whet.core.target import Target
+from whet.measure.builder import BUILD_SECONDS, Builder
+from whet.measure.limits import over_limit
+from whet.measure.prepare import SYMBOL, Bench, kernel_job, object_job
+from whet.measure.results import Candidate, Comparison, Measured
+from whet.measure.runner import Loadable, Runner
+from whet.measure.statistics import is_better, median_interval, turn_ratios
+from whet.schedule import families  # noqa: F401  (adds the sketches)
+from whet.schedule.kernel import Kernel
+from whet.schedule.sketch import find_sketch
+from whet.tasks.examples import Example, make_example
+from whet.tasks.task import Task
+
+MOST_CODE_BYTES = 1 << 20
+FIRST_LIMIT_SECONDS = 10.0
+"""How long a call may take while nothing is known about the task."""
+LEAST_LIMIT_SECONDS = 0.2
+LIMIT_BY_BEST = 5.0
+COMPARE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class _Lowered:
+    candidate: Candidate
+    kernel: Kernel
+    source: ObjectJob
+    exact: bool
+
+
+class Measurer:
+    """Builds in several processes at once, then runs one kernel after the other.
+
+    `examples` gives the arrays that kernels of a task are tried on, and the expected results.
+    """
+
+    def __init__(
+        self,
+        examples: Callable[[Task], Example] = make_example,
+        *,
+        build_processes: int = 0,
+        build_seconds: float = BUILD_SECONDS,
+        first_limit: float = FIRST_LIMIT_SECONDS,
+    ) -> None:
+        self.examples, self.first_limit = examples, first_limit
+        count = build_processes or len(os.sched_getaffinity(0))
+        self.builder, self.runner = Builder(count, build_seconds), Runner()
+        self.best: dict[tuple[str, str, int], float] = {}
+        """The shortest time of every task, target and number of threads so far."""
+        self._bench: Bench | None = None
+
+    def measure(
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+    ) -> list[Measured]:
+        """How the trial of every candidate ended, in order."""
+        bench = self._bench_for(task, threads, target)
+        found: dict[int, Measured] = {}
+        lowered: dict[int, _Lowered] = {}
+        for number, candidate in enumerate(candidates):
+            result = _lower(candidate, bench)
+            if isinstance(result, Measured):
+                found[number] = result
+            else:
+                lowered[number] = result
+        # Building ends before running begins: on a busy machine times mean nothing.
+        built = self.builder.build([made.source for made in lowered.values()])
+        for (number, made), object_ in zip(lowered.items(), built):
+            code = object_.data
+            if code is None or len(code) > MOST_CODE_BYTES:
+                outcome = Outcome.LIMIT if code is not None else object_.outcome
+                message = f"{len(code)} bytes of code" if code is not None else object_.message
+                found[number] = Measured(made.candidate, outcome, (), message, object_.ms)
+            else:
+                found[number] = self._run(made, code, object_.ms, bench)
+        return [found[number] for number in range(len(candidates))]
+
+    def compare(
+        self,
+        task: Task,
+        candidate: Candidate,
+        incumbent: Candidate,
+        threads: int,
+        target: Target,
+        seconds: float = COMPARE_SECONDS,
+    ) -> Comparison:
+        """Lets two candidates take turns, to find out whether the first is really faster."""
+        bench = self._bench_for(task, threads, target)
+        pair: list[Loadable] = []
+        for one in (candidate, incumbent):
+            lowered = _lower(one, bench)
+            if isinstance(lowered, Measured):
+                return _undecided(lowered.outcome, lowered.message)
+            (object_,) = self.builder.build([lowered.source])
+            if object_.data is None:
+                return _undecided(object_.outcome, object_.message)
+            pair.append(_loadable(lowered, object_.data, bench))
+        ran = self.runner.compare(pair[0], pair[1], seconds, self._limit(bench))
+        if ran.outcome is not Outcome.OK:
+            return _undecided(ran.outcome, ran.message)
+        a, b = ran.samples
+        ratios = turn_ratios(a, b)
+        low, high = median_interval(ratios)
+        return Comparison(is_better(ratios), statistics.median(ratios), low, high, a, b)
+
+    def close(self) -> None:
+        """Ends all processes; they start anew when they are needed."""
+        self.builder.close()
+        self.runner.close()
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _bench_for(self, task: Task, threads: int, target: Target) -> Bench:
+        """The arrays of a task; those of the last one are kept, its constants packed."""
+        last = self._bench
+        if last is None or last.task.key != task.key:
+            self._bench = Bench(task, self.examples(task), target, threads, {})
+        elif (last.threads, last.target.key) != (threads, target.key):
+            self._bench = Bench(last.task, last.example, target, threads, last.packed)
+        assert self._bench is not None
+        return self._bench
+
+    def _limit(self, bench: Bench) -> float:
+        best = self.best.get(_place(bench))
+        return self.first_limit if best is None else max(LEAST_LIMIT_SECONDS, LIMIT_BY_BEST * best)
+
+    def _run(self, made: _Lowered, code: bytes, build_ms: float, bench: Bench) -> Measured:
+        place = _place(bench)
+        loadable = _loadable(made, code, bench)
+        ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
+        ok = ran.outcome is Outcome.OK
+        samples = ran.samples[0] if ok else ()
+        if ok:
+            self.best[place] = min(self.best.get(place, math.inf), statistics.median(samples))
+        return Measured(
+            made.candidate, ran.outcome, samples, ran.message, build_ms, len(code), checked=ok
+        )
+
+
+def _lower(candidate: Candidate, bench: Bench) -> _Lowered | Measured:
+    """The candidate's program, or why there is none."""
+    try:
+        sketch = find_sketch(candidate.sketch)
+        form: Any = sketch.fits(bench.task)
+        if form is None:
+            message = f"sketch '{candidate.sketch}' does not fit the task"
+            return Measured(candidate, Outcome.BUILD_ERROR, (), message)
+        kernel = sketch.lower(form, candidate.holes, SYMBOL)
+        reason = over_limit(kernel.program, bench.target)
+        if reason is not None:
+            return Measured(candidate, Outcome.LIMIT, (), reason)
+        exact = bench.example.exact and sketch.numeric == "exact"
+        return _Lowered(candidate, kernel, object_job(kernel, bench.target), exact)
+    except Exception as error:  # sketches may be the user's, and holes anything: it is recorded
+        text = f"{type(error).__name__}: {error}"
+        return Measured(candidate, Outcome.BUILD_ERROR, (), text.splitlines()[0])
+
+
+def _loadable(made: _Lowered, code: bytes, bench: Bench) -> Loadable:
+    job, arrays = kernel_job(made.kernel, bench, exact=made.exact)
+    return Loadable(job, code, arrays)
+
+
+def _place(bench: Bench) -> tuple[str, str, int]:
+    return bench.task.key, bench.target.key, bench.threads
+
+
+def _undecided(outcome: Outcome, message: str) -> Comparison:
+    return Comparison(False, math.nan, math.nan, math.nan, outcome=outcome, message=message)

@@ -1,0 +1,78 @@
+"""The memory that a kernel is tried on: between forbidden pages, poisoned, and compared after."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from whet.core.dtypes import parse_dtype
+from whet.core.types import Array
+from whet.measure.jobs import Parameter
+
+POISON = 0xFF
+"""Ones in all bits: NaN in every type that has it."""
+
+_NO_ACCESS = 0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class GuardedBytes:
+    """Bytes between two pages that nobody may touch, right at the one behind or before them."""
+
+    def __init__(self, nbytes: int, *, at_end: bool) -> None:
+        page = mmap.PAGESIZE
+        self._body = -(-max(nbytes, 1) // page) * page
+        self._map = mmap.mmap(-1, self._body + 2 * page)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        for start in (0, page + self._body):
+            self._protect(start, page, _NO_ACCESS)
+        start = page + (self._body - nbytes if at_end else 0)
+        self.bytes = np.frombuffer(self._map, np.uint8, nbytes, start)
+        self.bytes[:] = POISON
+
+    def freeze(self) -> None:
+        """From now on writing is a fault."""
+        self._protect(mmap.PAGESIZE, self._body, mmap.PROT_READ)
+
+    def _protect(self, start: int, nbytes: int, access: int) -> None:
+        if _LIBC.mprotect(self._base + start, nbytes, access):
+            raise OSError(ctypes.get_errno(), "mprotect failed")
+
+
+def base_address(p: Parameter, memory: Array) -> int:
+    """What the kernel takes for the address of element 0 when its bytes lie in `memory`."""
+    return int(memory.__array_interface__["data"][0]) - p.bounds[0] * p.itemsize
+
+
+def view(p: Parameter, memory: Array, *, border: bool = False) -> Array:
+    """The parameter's elements inside its bytes; with its border, if asked for."""
+    flat = memory.view(parse_dtype(p.dtype).numpy)
+    if not flat.size:
+        return flat.reshape(p.shape)
+    shape, start = p.shape, p.offset - p.bounds[0]
+    if border and p.border is not None:
+        shape = tuple(d + before + after for d, (before, after) in zip(p.shape, p.border))
+        start -= sum(s * before for s, (before, _) in zip(p.strides, p.border))
+    return as_strided(flat[start:], shape, [s * flat.itemsize for s in p.strides])
+
+
+def fill(p: Parameter, memory: Array, values: Array | None) -> None:
+    """Poison everywhere, zeros in the border, and the values if there are any."""
+    memory[:] = POISON
+    if p.border is not None:
+        view(p, memory, border=True)[...] = 0
+        if values is None:
+            view(p, memory).view(f"u{p.itemsize}")[...] = int.from_bytes([POISON] * p.itemsize)
+    if values is not None:
+        view(p, memory)[...] = values
+
+
+def strayed(p: Parameter, memory: Array) -> bool:
+    """Whether something beside the elements of an output was written: border or gaps."""
+    untouched = np.empty_like(memory)
+    fill(p, untouched, view(p, memory))
+    return not np.array_equal(untouched, memory)

@@ -1,0 +1,59 @@
+"""What measuring gives."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whet.core.outcomes import Outcome
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point of a sketch's space."""
+
+    sketch: str
+    holes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How the trial of a candidate ended."""
+
+    candidate: Candidate
+    outcome: Outcome
+    samples: tuple[float, ...] = ()
+    """Seconds per call, in the order in which they were taken."""
+    message: str = ""
+    """Why it did not end well."""
+    build_ms: float = 0.0
+    code_bytes: int = 0
+    checked: bool = False
+    """Whether the results were compared with the expected ones, and agreed."""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
+
+    @property
+    def seconds(self) -> float:
+        """The median; infinity for a trial that did not end well."""
+        return statistics.median(self.samples) if self.ok else math.inf
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two kernels that took turns; `ratio` is the candidate's time by the incumbent's."""
+
+    better: bool
+    """True when the candidate is faster, by more than noise explains."""
+    ratio: float
+    low: float
+    high: float
+    """The 95 % confidence interval of the ratio."""
+    candidate: tuple[float, ...] = ()
+    incumbent: tuple[float, ...] = ()
+    outcome: Outcome = Outcome.OK
+    message: str = ""

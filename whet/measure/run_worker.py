@@ -1,0 +1,251 @@
+"""The process that runs kernels: checks the results first, then takes the time.
+
+It may crash or hang at any call of a kernel; before each it says that it is alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from whet.codegen.llvm.compile import Library, emit_object, host_cpu
+from whet.codegen.llvm.poolcode import process_pool
+from whet.core.caching import FileCache
+from whet.core.config import process_config
+from whet.core.errors import WhetError
+from whet.core.outcomes import Outcome
+from whet.core.types import Array
+from whet.measure.checking import difference
+from whet.measure.jobs import KernelJob, Parameter, job_from_message
+from whet.measure.memory import GuardedBytes, base_address, fill, strayed, view
+from whet.measure.serving import Answer, physical_memory, restrict, serve
+from whet.measure.statistics import BadClock, Clock, take_samples, take_turns
+
+MOST_COPIES = 4096
+BEAT_SECONDS = 0.05
+_ALIGNMENT = 64
+
+_REPEAT_IR = """
+define void @whet_repeat(ptr %kernel, ptr %tables, i64 %count, i64 %step, i64 %first, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %number = add i64 %first, %i
+  %which = urem i64 %number, %count
+  %offset = mul i64 %which, %step
+  %table = getelementptr i8, ptr %tables, i64 %offset
+  call void %kernel(ptr %table)
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+"""Calls a kernel n times, each time with the next of `count` tables of `step` bytes."""
+
+
+class WrongAnswer(Exception):  # noqa: N818 - an outcome of a trial
+    """The kernel's results are not the expected ones."""
+
+
+class TooSlow(Exception):  # noqa: N818 - an outcome of a trial
+    """A call took longer than it may."""
+
+
+class RunWorker:
+    """Holds the arrays of the current task and answers what is asked about kernels."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Array] = {}
+        self.pool = process_pool(FileCache(process_config().cache))
+        self.support = Library([emit_object(_REPEAT_IR, *host_cpu())])
+        self.repeat = self.support.function("whet_repeat", *[ctypes.c_void_p] * 2,
+                                            *[ctypes.c_int64] * 4)  # fmt: skip
+        self.rotation = np.zeros(0, np.uint8)
+        """Room for copies of constants, kept from job to job: touching new pages is slow."""
+
+    def handle(self, message: dict[str, Any], arrays: Sequence[Array], answer: Answer) -> None:
+        match message["do"]:
+            case "hold":
+                self.held[message["key"]] = arrays[0]
+            case "forget":
+                self.held.clear()
+            case "measure" | "compare":
+                answer(self.outcome(message, arrays, answer))
+
+    def outcome(
+        self, message: dict[str, Any], arrays: Sequence[Array], answer: Answer
+    ) -> dict[str, Any]:
+        """The final answer to a job; whatever happens to a kernel is an outcome."""
+        beat = _Beat(answer)
+        try:
+            kernels = [
+                self.load(job_from_message(job), data.tobytes(), beat)
+                for job, data in zip(message["jobs"], arrays, strict=True)
+            ]
+            for kernel in kernels:
+                self.check(kernel, beat, message["limit"])
+            clocks = self.clocks(kernels)
+            if message["do"] == "measure":
+                samples = [take_samples(clocks[0], beat, message["best"])]
+            else:
+                a, b = clocks
+                samples = list(take_turns(a, b, beat, message["seconds"]))
+        except TooSlow as slow:
+            return {"outcome": Outcome.RUN_TIMEOUT, "message": str(slow)}
+        except WrongAnswer as wrong:
+            return {"outcome": Outcome.WRONG_ANSWER, "message": str(wrong)}
+        except (BadClock, WhetError, RuntimeError, MemoryError, OSError) as error:
+            text = f"{type(error).__name__}: {error}"
+            return {"outcome": Outcome.RUN_ERROR, "message": text.splitlines()[0]}
+        return {"outcome": Outcome.OK, "message": "", "samples": samples}
+
+    def load(self, job: KernelJob, data: bytes, beat: _Beat) -> _Kernel:
+        beat.now()
+        return _Kernel(job, Library([data], self.pool.symbols))
+
+    def check(self, kernel: _Kernel, beat: _Beat, limit: float) -> None:
+        """Runs the kernel with its memory right before, then right behind forbidden pages."""
+        self.use_threads(kernel)
+        for at_end in (True, False):
+            blocks = []
+            for p in kernel.job.parameters:
+                block = GuardedBytes(p.nbytes, at_end=at_end)
+                fill(p, block.bytes, self.held[p.array] if p.kind in _GIVEN else None)
+                if p.kind in _GIVEN:
+                    block.freeze()
+                blocks.append(block)
+            table = kernel.table([block.bytes for block in blocks])
+            beat.now()
+            start = time.perf_counter()
+            kernel.call(table.ctypes.data)
+            seconds = time.perf_counter() - start
+            if seconds > limit:
+                raise TooSlow(f"a call took {seconds:.3g} s, the limit is {limit:.3g} s")
+            beat.now()
+            for p, block in zip(kernel.job.parameters, blocks):
+                if p.kind == "output":
+                    self.compare(p, block.bytes, exact=kernel.job.exact)
+
+    def compare(self, p: Parameter, memory: Array, *, exact: bool) -> None:
+        problem = difference(view(p, memory), self.held[p.array], exact=exact)
+        if problem is None and strayed(p, memory):
+            problem = "it writes beside its output"
+        if problem is not None:
+            raise WrongAnswer(problem)
+
+    def use_threads(self, kernel: _Kernel) -> None:
+        if self.pool.chosen != kernel.job.threads:
+            self.pool.set_threads(kernel.job.threads)
+
+    def clocks(self, kernels: Sequence[_Kernel]) -> list[Clock]:
+        """A clock for each kernel; all share what room there is for copies of constants."""
+        room = max(k.job.cache_bytes for k in kernels) * 5 // 4
+        needed = [max(room, k.constant_bytes) + k.constant_bytes for k in kernels]
+        if len(self.rotation) < sum(needed):
+            self.rotation = _aligned(sum(needed))
+        made, start = [], 0
+        for kernel, nbytes in zip(kernels, needed):
+            made.append(self.clock(kernel, self.rotation[start : start + nbytes]))
+            start += nbytes
+        return made
+
+    def clock(self, kernel: _Kernel, room: Array) -> Clock:
+        """Times the kernel; every call reads its constants from other copies than the last.
+
+        In a model, a kernel finds its inputs in the cache, because they have just been
+        computed, but its weights were last used one run of the whole model ago.
+        """
+        memory = {n: _filled(p, self.held) for n, p in enumerate(kernel.job.parameters)
+                  if p.kind != "constant"}  # fmt: skip
+        constants = [(n, p) for n, p in enumerate(kernel.job.parameters) if p.kind == "constant"]
+        copies = min(MOST_COPIES, len(room) // kernel.constant_bytes) if constants else 1
+        tables = []
+        for number in range(copies):
+            start = number * kernel.constant_bytes
+            for n, p in constants:
+                memory[n] = room[start : start + p.nbytes]
+                if number == 0:
+                    fill(p, memory[n], self.held[p.array])
+                else:
+                    memory[n][:] = room[start - number * kernel.constant_bytes :][: p.nbytes]
+                start += _round_up(p.nbytes)
+            tables.append(kernel.table([memory[n] for n in range(len(kernel.job.parameters))]))
+        joined = np.concatenate(tables)
+        step, position = joined.nbytes // copies, 0
+
+        def clock(calls: int) -> float:
+            nonlocal position
+            self.use_threads(kernel)
+            start = time.perf_counter()
+            self.repeat(kernel.address, joined.ctypes.data, copies, step, position, calls)
+            seconds = time.perf_counter() - start
+            position = (position + calls) % copies
+            assert memory  # what the tables point to lives as long as the clock
+            return seconds
+
+        return clock
+
+
+_GIVEN = ("input", "constant")
+
+
+class _Kernel:
+    """Loaded code with its parameters."""
+
+    def __init__(self, job: KernelJob, library: Library) -> None:
+        self.job, self.library = job, library
+        self.address = library.address(job.symbol)
+        self.call = library.function(job.symbol, ctypes.c_void_p)
+        self.constant_bytes = sum(
+            _round_up(p.nbytes) for p in job.parameters if p.kind == "constant"
+        )
+
+    def table(self, memory: Sequence[Array]) -> Array:
+        """The addresses of the arguments, given the bytes behind every parameter."""
+        addresses = [base_address(p, m) for p, m in zip(self.job.parameters, memory, strict=True)]
+        # Base addresses may lie before the memory itself, at views into something larger.
+        return np.array([addresses[n] % (1 << 64) for n in self.job.table], np.uint64)
+
+
+class _Beat:
+    """Says that the worker is alive: at once, or if it has not said so for a while."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer, self.last = answer, 0.0
+
+    def now(self) -> None:
+        self.last = time.monotonic()
+        self.answer({"beat": True})
+
+    def __call__(self) -> None:
+        if time.monotonic() - self.last > BEAT_SECONDS:
+            self.now()
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def _aligned(nbytes: int) -> Array:
+    memory = np.ones(nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def _filled(p: Parameter, held: dict[str, Array]) -> Array:
+    """Aligned memory for timing: values where they are given, zeros elsewhere."""
+    memory = _aligned(p.nbytes)
+    fill(p, memory, held[p.array] if p.kind in _GIVEN else None)
+    return memory
+
+
+def main() -> None:
+    restrict(memory_bytes=physical_memory())
+    serve(RunWorker().handle)

@@ -1,0 +1,128 @@
+"""When enough has been measured, and what is faster than what."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+Clock = Callable[[int], float]
+"""Runs a kernel that many times in a row and gives the seconds of all of them together."""
+
+SAMPLE_SECONDS = 1e-3
+"""A sample repeats short kernels until it takes about this long."""
+ENOUGH_SECONDS = 0.3
+FEWEST, FEWEST_STEADY = 3, 8
+STEADY = 0.02
+HOPELESS = 2.0
+"""A kernel this much slower than the best is not measured any more closely."""
+MOST_REPEATS = 1 << 20
+MARGIN = 0.99
+"""A new kernel must take at most this share of the old one's time."""
+
+
+class BadClock(Exception):  # noqa: N818 - an outcome of a trial
+    """A time that cannot be."""
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """The 95 % confidence interval of the median, from the samples' order alone.
+
+    Nothing is assumed about how times are distributed: they never are normally.
+    """
+    ordered = sorted(samples)
+    n = len(ordered)
+    first = math.floor((n - 1.96 * math.sqrt(n)) / 2)
+    if first < 0:
+        return -math.inf, math.inf  # too few samples to exclude anything
+    return ordered[first], ordered[n - 1 - first]
+
+
+def is_steady(samples: Sequence[float]) -> bool:
+    """Whether the median is known closely enough."""
+    if len(samples) < FEWEST_STEADY:
+        return False
+    low, high = median_interval(samples)
+    return high - low < STEADY * statistics.median(samples)
+
+
+def repeats_for(seconds: float) -> int:
+    """How many calls of that length make a sample."""
+    return max(1, min(MOST_REPEATS, math.ceil(SAMPLE_SECONDS / seconds)))
+
+
+def take_samples(clock: Clock, beat: Callable[[], None], best: float | None) -> list[float]:
+    """Seconds per call, sampled until they are steady, hopeless or have taken long enough.
+
+    The first calls only warm up and tell how many calls make a sample.
+    """
+    beat()
+    first = _checked(clock(1))
+    if best is not None and first > HOPELESS**2 * max(best, SAMPLE_SECONDS):
+        return [first]  # even with the cost of a first call it is far from the best
+    repeats = _settle(clock, beat, first)
+    samples: list[float] = []
+    total = 0.0
+    while True:
+        beat()
+        seconds = _checked(clock(repeats))
+        total += seconds
+        samples.append(seconds / repeats)
+        hopeless = best is not None and min(samples) > HOPELESS * best
+        fewest = 1 if hopeless else FEWEST
+        if len(samples) >= fewest and (hopeless or is_steady(samples) or total > ENOUGH_SECONDS):
+            return samples
+
+
+def take_turns(
+    a: Clock, b: Clock, beat: Callable[[], None], seconds: float
+) -> tuple[list[float], list[float]]:
+    """Samples of two kernels in the order A B B A, so that drift of the machine hits both alike."""
+    repeats_a, repeats_b = _warm_up(a, beat), _warm_up(b, beat)
+    samples_a: list[float] = []
+    samples_b: list[float] = []
+    total = 0.0
+    while total < seconds or len(samples_a) < 2 * FEWEST_STEADY:
+        beat()
+        order = ((a, repeats_a, samples_a), (b, repeats_b, samples_b))
+        for clock, repeats, samples in (*order, *reversed(order)):
+            spent = _checked(clock(repeats))
+            total += spent
+            samples.append(spent / repeats)
+        low, high = median_interval(turn_ratios(samples_a, samples_b))
+        if high - low < STEADY / 2:
+            break
+    return samples_a, samples_b
+
+
+def turn_ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """A's time by B's, for every round of A B B A."""
+    return [
+        (a[n] + a[n + 1]) / (b[n] + b[n + 1]) for n in range(0, min(len(a), len(b)) - 1, 2)
+    ]  # fmt: skip
+
+
+def is_better(ratios: Sequence[float]) -> bool:
+    """Whether A is faster than B by more than the margin, beyond reasonable doubt."""
+    return median_interval(ratios)[1] < MARGIN
+
+
+def _warm_up(clock: Clock, beat: Callable[[], None]) -> int:
+    """How many calls make a sample."""
+    beat()
+    return _settle(clock, beat, _checked(clock(1)))
+
+
+def _settle(clock: Clock, beat: Callable[[], None], first: float) -> int:
+    """How many calls make a sample, after a first one, which is slower than those to come."""
+    repeats = repeats_for(first)
+    if repeats > 1:
+        beat()
+        repeats = repeats_for(_checked(clock(repeats)) / repeats)
+    return repeats
+
+
+def _checked(seconds: float) -> float:
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise BadClock(f"the clock gave {seconds} seconds")
+    return seconds
