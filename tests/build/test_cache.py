@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.build.test_calls import layered_graph
-from whet.build import native as native_module
+from whet.build import planning
 from whet.build.native import NativeExecutable, build
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
@@ -38,7 +38,7 @@ def no_planning(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> None:
         raise AssertionError("a plan was made")
 
-    monkeypatch.setattr(native_module, "make_plan", refuse)
+    monkeypatch.setattr(planning, "make_plan", refuse)
 
 
 def test_a_second_build_plans_nothing(cache: FileCache, request: pytest.FixtureRequest) -> None:

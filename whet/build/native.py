@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from whet.build.assemble import assemble
 from whet.build.bodies import with_compiled_body
 from whet.build.executable import LoneStep, NativeExecutable, NativeStep
 from whet.build.image import load_image, store_image
-from whet.build.kernels import KernelMaker, Schedule
 from whet.build.keys import build_key
-from whet.build.plan import AnyStep, Plan, Step, make_plan
-from whet.build.refusals import load_refusals, store_refusals, why_not_native
+from whet.build.refusals import load_refusals, store_refusals
 from whet.build.segment import NativeSegment
-from whet.build.segments import NativePiece, Piece, cut
-from whet.build.split import split_stages
+from whet.build.segments import NativePiece, cut
 from whet.build.threads import Threads
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
-from whet.core.errors import NoCodeError
 from whet.core.target import Target
 from whet.graph.graph import Graph, Node
-from whet.graph.passes import expand_composites
+from whet.graph.passes.expand_composites import expand_composites
 from whet.ops.base import Numeric
-from whet.schedule.default import default_kernel
+
+if TYPE_CHECKING:
+    from whet.build.kernels import Schedule
 
 NO_CACHE = FileCache(CacheConfig(enabled=False))
 
@@ -64,9 +61,7 @@ class _Builder:
         self.checked = checked
         self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
         self.cache = cache if schedule is None else NO_CACHE
-        self.schedule: Schedule = schedule or (
-            lambda task, name: default_kernel(task, target, threads, name, numerics)
-        )
+        self.schedule = schedule
 
     def build(self, graph: Graph) -> NativeExecutable:
         options = (str(self.threads.count), self.numerics, str(self.checked))
@@ -93,7 +88,14 @@ class _Builder:
         return NativeExecutable(graph, tuple(steps), reasons)
 
     def anew(self, key: str, graph: Graph) -> NativeExecutable:
-        maker = KernelMaker(self.target, self.schedule, checked=self.checked)
+        # The compiler proper: not needed, and not loaded, when the cache has everything.
+        from whet.build.assemble import assemble
+        from whet.build.kernels import KernelMaker
+        from whet.build.planning import plan_graph
+        from whet.schedule.default import default_schedule
+
+        schedule = self.schedule or default_schedule(self.target, self.threads.count, self.numerics)
+        maker = KernelMaker(self.target, schedule, checked=self.checked)
         pieces, plans, reasons = plan_graph(graph, maker)
         steps: list[NativeStep | LoneStep] = []
         for number, piece in enumerate(pieces):
@@ -109,53 +111,3 @@ class _Builder:
 
     def lone(self, node: Node) -> LoneStep:
         return LoneStep(with_compiled_body(node, self.build), node)
-
-
-def plan_graph(
-    graph: Graph, maker: KernelMaker
-) -> tuple[tuple[Piece, ...], dict[NativePiece, Plan], dict[Node, str]]:
-    """The pieces of the graph, the plans of the native ones, and why nodes run on their own."""
-    reasons = {n: r for n in graph.nodes for r in [why_not_native(n)] if r is not None}
-    pieces, plans, refused = plan_pieces(graph, reasons, maker)
-    while refused:
-        # What has no code runs on its own, and what is around it is planned anew.
-        reasons |= refused
-        pieces, plans, refused = plan_pieces(graph, reasons, maker)
-    return pieces, plans, reasons
-
-
-def plan_pieces(
-    graph: Graph, reasons: Mapping[Node, str], maker: KernelMaker
-) -> tuple[tuple[Piece, ...], dict[NativePiece, Plan], dict[Node, str]]:
-    """The pieces of the graph, the plans of the native ones, and nodes without code."""
-    pieces = cut(graph, lambda node: node not in reasons)
-    plans: dict[NativePiece, Plan] = {}
-    refused: dict[Node, str] = {}
-    for piece in pieces:
-        if not isinstance(piece, NativePiece):
-            continue
-        plan = make_plan(piece.graph)
-        steps: list[AnyStep] = []
-        for step in plan.steps:
-            try:
-                steps += possible_steps(step, maker)
-            except NoCodeError as error:
-                if not step.nodes:
-                    raise
-                refused.update({piece.origin[n]: error.message for n in step.nodes})
-        plans[piece] = replace(plan, steps=tuple(steps))
-    return pieces, plans, refused
-
-
-def possible_steps(step: AnyStep, maker: KernelMaker) -> list[AnyStep]:
-    """The step if it has a kernel, else its stages one by one; NoCodeError if these have none."""
-    try:
-        maker.make(step)
-        return [step]
-    except NoCodeError:
-        parts = split_stages(step) if isinstance(step, Step) else []
-        if len(parts) < 2:
-            raise
-    for part in parts:
-        maker.make(part)
-    return [*parts]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whet.build.kernels import KernelMaker, NativeKernel, object_job
-from whet.build.native import plan_graph
 from whet.build.plan import AnyStep, LoopStep
+from whet.build.planning import plan_graph
 from whet.codegen.llvm.compile import emit_assembly
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ir.tensor import describe
 from whet.ops.base import Numeric
-from whet.schedule.default import default_kernel
+from whet.schedule.default import default_schedule
 from whet.schedule.sketch import choices
 
 
@@ -68,9 +68,7 @@ def kernel_views(
 ) -> tuple[KernelView, ...]:
     """The kernels of a graph in the order of their first call."""
     graph = expand_composites(graph)
-    maker = KernelMaker(
-        target, lambda task, name: default_kernel(task, target, threads, name, numerics)
-    )
+    maker = KernelMaker(target, default_schedule(target, threads, numerics))
     _, plans, _ = plan_graph(graph, maker)
     steps = [step for plan in plans.values() for step in plan.steps]
     names: dict[str, list[str]] = {}

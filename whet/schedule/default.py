@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from whet.core.errors import NoCodeError, fail
 from whet.core.target import Target
 from whet.ir.tensor import describe
@@ -28,3 +30,10 @@ def default_kernel(
 ) -> Kernel:
     """The kernel of the default choice."""
     return default_choice(task, target, threads, numerics).kernel(name)
+
+
+def default_schedule(
+    target: Target, threads: int, numerics: Numeric = "real"
+) -> Callable[[Task, str], Kernel]:
+    """The function from a task and a name to its default kernel."""
+    return lambda task, name: default_kernel(task, target, threads, name, numerics)
