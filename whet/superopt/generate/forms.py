@@ -24,6 +24,7 @@ from whet.superopt.generate.field import PRIME, inverse, residue
 
 FormKind = Literal["polynomial", "relu", "pointwise", "window"]
 ABSENT = -1
+MINUS_ONE = np.array(PRIME - 1)
 ZERO = const(0, f32)
 
 
@@ -214,13 +215,13 @@ class _Reader:
             case Binary(op="add", left=left, right=right):
                 return _plus(self.sum(left), self.sum(right))
             case Binary(op="sub", left=left, right=right):
-                return _plus(self.sum(left), self.sum(right).scaled(np.int64(PRIME - 1)))
+                return _plus(self.sum(left), self.sum(right).scaled(MINUS_ONE))
             case Binary(op="mul", left=left, right=right):
                 return _times(self.sum(left), self.sum(right))
             case Binary(op="div", left=left, right=right):
                 return self.sum(left).scaled(inverse(self._plain_factor(right)))
             case Call(name="neg", args=(value,)):
-                return self.sum(value).scaled(np.int64(PRIME - 1))
+                return self.sum(value).scaled(MINUS_ONE)
             case Select(condition=condition, then=then, other=other):
                 holds = self.number(condition).astype(np.int64)
                 return _plus(self.sum(then).scaled(holds), self.sum(other).scaled(1 - holds))

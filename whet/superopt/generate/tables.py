@@ -1,4 +1,4 @@
-"""The tables that a walk over graphs reads: they can be kept in a folder and shared by processes."""
+"""The tables that a walk over graphs reads; processes can share them through a folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -64,13 +65,10 @@ class Tables:
         keys, numbers, a, b = self._walk(size, collect=True)[5:]
         return keys, numbers, a, b
 
-    def visited(self, size: int) -> int:
-        """How many graphs of this size there are, exchanged inputs counted once."""
-        return self._walk(size)[0]
-
-    def canonical(self, size: int) -> int:
-        """How many graphs of this size there are, exchanged inputs counted apart."""
-        return round(self._walk(size)[1])
+    def count(self, size: int) -> tuple[int, int]:
+        """How many graphs of this size there are, exchanged inputs counted once and apart."""
+        visited, stands_for, *_ = self._walk(size)
+        return visited, round(stands_for)
 
     def sequences(self, size: int) -> int:
         """In how many orders the graphs of this size can be built up: what TASO enumerates."""
@@ -105,7 +103,7 @@ class Tables:
     def load(cls, folder: Path) -> Tables:
         """The tables of a folder; columns are mapped, not read."""
         numbers = json.loads((folder / "numbers.json").read_text())
-        columns = {
+        columns: dict[str, Any] = {
             field.name: np.asarray(
                 np.load(folder / f"{field.name}.npy", mmap_mode="c", allow_pickle=False)
             )

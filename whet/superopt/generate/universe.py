@@ -9,19 +9,16 @@ them are told apart by a few elements without being computed as a whole.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from whet.core.dtypes import f32
-from whet.core.errors import OperatorError
 from whet.core.executor import Progress
-from whet.core.types import Array, Shape, TensorType
-from whet.ops.base import Op
+from whet.core.types import Array, Shape
 from whet.superopt.generate import walk
-from whet.superopt.generate.alphabet import Letter
 from whet.superopt.generate.compiled import U
 from whet.superopt.generate.evaluate import (
     KIND_NUMBERS,
@@ -32,30 +29,19 @@ from whet.superopt.generate.evaluate import (
     sample_forms,
     sample_rows,
 )
-from whet.superopt.generate.field import DRAWS, PRIME, small_signed, uniform
-from whet.superopt.generate.forms import Form, make_forms
+from whet.superopt.generate.field import DRAWS, small_signed, uniform
+from whet.superopt.generate.forms import Form
+from whet.superopt.generate.grammar import Grammar, Instance
 from whet.superopt.generate.kinds import Kind, result_kinds
 from whet.superopt.generate.pools import Pool
-from whet.superopt.generate.scramble import scramble, scrambled_text
+from whet.superopt.generate.scramble import scramble
 from whet.superopt.generate.tables import Tables
 
 CHUNK = 8192
 """Pairs that one task evaluates."""
-SAMPLED = 10
-"""Elements that the last round looks at first."""
 NONE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """An operator that fits operands of certain kinds."""
-
-    op: int
-    swapped: bool
-    kinds: tuple[int, ...]
-    forms: tuple[Form, ...]
-    samples: tuple[Form, ...]
-    salt: int
+Arguments = tuple[Array, Array, Array, Array, bool, int, Any, bool]
+"""A form as the compiled loops take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +94,8 @@ class Universe:
         self.pool, self.size, self.exact, self.threads = pool, size, exact, threads
         self.progress = progress
         self.rng = np.random.default_rng([seed, 0x57E7])
-        self.ops: list[Op] = []
-        self.op_numbers: dict[Op, int] = {}
-        self.kinds: list[Kind] = []
-        self.kind_numbers: dict[Kind, int] = {}
-        self.surface_of_kind: list[int] = []
-        self.surfaces: dict[tuple[Shape, str], int] = {}
-        self.functionals: dict[Shape, Array] = {}
+        self.grammar = Grammar(pool)
         self.data: dict[Shape, Array] = {}
-        self.forms: dict[tuple[Op, tuple[Shape, ...]], tuple[Form, ...]] = {}
-        self.instances: dict[tuple[int, int], tuple[Instance, ...]] = {}
-        self.fitting: dict[tuple[int, int], bool] = {}
         self.kind = np.zeros(0, np.int32)
         self.row = np.zeros(0, np.int32)
         self.hash = np.zeros(0, np.uint64)
@@ -158,10 +135,10 @@ class Universe:
     def tables(self) -> Tables:
         """What walking over the graphs needs."""
         apps = self.apps
-        surface = np.array(self.surface_of_kind, np.int32)[self.kind]
+        surface = np.array(self.grammar.surface_of_kind, np.int32)[self.kind]
         return Tables(
             self.size, self.inputs, self.base, self.pairs, apps.a, apps.b, apps.out, apps.hash,
-            self.pair_start, self.pair_count, self.hash, surface, self._fits(), self.keys,
+            self.pair_start, self.pair_count, self.hash, surface, self.grammar.fits(), self.keys,
             self.numbers, self.holes, self.multiplicity,
         )  # fmt: skip
 
@@ -170,99 +147,6 @@ class Universe:
             self.keys, self.numbers = walk.grown(self.keys, self.numbers)
         walk.insert_pairs(self.keys, self.numbers, a, b, self.pairs)
         self.pairs += len(a)
-
-    # ------------------------------------------------------------------------- kinds and forms
-    def _op_number(self, op: Op) -> int:
-        if op not in self.op_numbers:
-            self.op_numbers[op] = len(self.ops)
-            self.ops.append(op)
-        return self.op_numbers[op]
-
-    def _kind_number(self, kind: Kind) -> int:
-        if kind not in self.kind_numbers:
-            self.kind_numbers[kind] = len(self.kinds)
-            self.kinds.append(kind)
-            surface = (kind.shape, kind.role)
-            self.surface_of_kind.append(self.surfaces.setdefault(surface, len(self.surfaces)))
-        return self.kind_numbers[kind]
-
-    def _functional(self, shape: Shape) -> Array:
-        """Random weights, one per draw and element, that depend on the shape alone."""
-        if shape not in self.functionals:
-            rng = np.random.default_rng([0xF0, *shape])
-            size = int(np.prod(shape))
-            self.functionals[shape] = rng.integers(1, PRIME, (DRAWS, size), dtype=np.uint64)
-        return self.functionals[shape]
-
-    def _seed(self, kind: Kind) -> np.uint64:
-        return U(scrambled_text(f"{kind.shape} {kind.role}"))
-
-    def _positions(self, shape: Shape) -> Array:
-        size = int(np.prod(shape))
-        return np.random.default_rng([0xA7, *shape]).permutation(size)[:SAMPLED].astype(np.int64)
-
-    def _make_forms(self, op: Op, shapes: tuple[Shape, ...]) -> tuple[Form, ...]:
-        key = (op, shapes)
-        if key not in self.forms:
-            self.forms[key] = make_forms(op, shapes)
-        return self.forms[key]
-
-    def _proposals(
-        self, a: Kind, b: Kind | None
-    ) -> Iterator[tuple[Letter, Op, bool, tuple[TensorType, ...]]]:
-        """The operators that fit the operands, and whether these are to be swapped."""
-        orders: tuple[tuple[bool, tuple[Kind, ...]], ...]
-        orders = ((False, (a,)),) if b is None else ((False, (a, b)), (True, (b, a)))
-        for letter in self.pool.alphabet.of_arity(len(orders[0][1])):
-            for swapped, kinds in orders:
-                if swapped and letter.symmetric:
-                    continue
-                for op in letter.propose(*kinds):
-                    try:
-                        types = op.infer_types(tuple(TensorType(k.shape, f32) for k in kinds))
-                    except OperatorError:
-                        continue
-                    shaped = tuple(t for t in types if isinstance(t, TensorType))
-                    if len(shaped) == len(types) and all(
-                        t.size <= self.pool.max_elements for t in shaped
-                    ):
-                        yield letter, op, swapped, shaped
-
-    def _instances(self, a: int, b: int) -> tuple[Instance, ...]:
-        if (a, b) not in self.instances:
-            ka, kb = self.kinds[a], self.kinds[b] if b >= 0 else None
-            self.instances[a, b] = tuple(
-                self._instance(op, swapped, (ka,) if kb is None else (kb, ka) if swapped else
-                               (ka, kb), types)
-                for _, op, swapped, types in self._proposals(ka, kb)
-            )  # fmt: skip
-        return self.instances[a, b]
-
-    def _instance(
-        self, op: Op, swapped: bool, kinds: tuple[Kind, ...], types: tuple[TensorType, ...]
-    ) -> Instance:
-        forms = self._make_forms(op, tuple(k.shape for k in kinds))
-        made = result_kinds(op, kinds, [t.shape for t in types])
-        samples = tuple(f.at(self._positions(f.shape)) for f in forms)
-        numbers = tuple(map(self._kind_number, made))
-        salt = scrambled_text(str(op))
-        return Instance(self._op_number(op), swapped, numbers, forms, samples, salt)
-
-    def _fits(self) -> Array:
-        """Whether any operator takes operands of two surfaces, in either order."""
-        known = list(self.surfaces)
-        table = np.zeros((len(known), len(known)), np.uint8)
-        for i, (shape, role) in enumerate(known):
-            for j in range(i, len(known)):
-                if (i, j) not in self.fitting:
-                    other, other_role = known[j]
-                    a = Kind(shape, (None,) * len(shape), role)  # type: ignore[arg-type]
-                    b = Kind(other, (None,) * len(other), other_role)  # type: ignore[arg-type]
-                    self.fitting[i, j] = any(
-                        True for x, y in ((a, b), (b, a)) for _ in self._proposals(x, y)
-                    )
-                table[i, j] = table[j, i] = self.fitting[i, j]
-        return table
 
     # --------------------------------------------------------------------------------- values
     def _add_inputs(self) -> None:
@@ -274,13 +158,13 @@ class Universe:
     def _add_constants(self) -> None:
         rows, apps = [], []
         for op in self.pool.alphabet.constants:
-            (form,) = self._make_forms(op, ())
+            (form,) = self.grammar.forms_of(op, ())
             (kind,) = result_kinds(op, (), (form.shape,))
             out = np.empty((1, DRAWS, kind.size + 1), np.uint32)
             zero = np.zeros(1, np.int32)
             fill(ONES, zero, ONES, zero, *self._arguments(form, 0), out)
             rows.append((kind, out[0]))
-            apps.append(self._op_number(op))
+            apps.append(self.grammar.op_number(op))
         first = len(self.kind)
         self._append_values(rows)
         n = len(apps)
@@ -293,9 +177,11 @@ class Universe:
 
     def _append_values(self, rows: Sequence[tuple[Kind, Array]]) -> None:
         for kind, row in rows:
-            number = self._kind_number(kind)
+            number = self.grammar.kind_number(kind)
             found = np.empty(1, np.uint64)
-            hash_rows(row[None], self._functional(kind.shape), self._seed(kind), found)
+            hash_rows(
+                row[None], self.grammar.functional(kind.shape), self.grammar.seed(kind), found
+            )
             self.hash = np.append(self.hash, found)
             self.kind = np.append(self.kind, np.int32(number))
             self.row = np.append(self.row, np.int32(self._append_data(kind.shape, row[None])))
@@ -306,7 +192,7 @@ class Universe:
         self.data[shape] = rows if known is None else np.concatenate([known, rows])
         return 0 if known is None else len(known)
 
-    def _arguments(self, form: Form, salt: int) -> tuple[object, ...]:
+    def _arguments(self, form: Form, salt: int) -> Arguments:
         return (form.start, form.first, form.second, form.factor, form.plain,
                 KIND_NUMBERS[form.kind], U(salt), self.exact)  # fmt: skip
 
@@ -314,10 +200,10 @@ class Universe:
         """Data and row numbers of both operands; all values of either have one kind."""
         if swapped:
             a, b = b, a
-        left = self.data[self.kinds[self.kind[a[0]]].shape]
+        left = self.data[self.grammar.kinds[self.kind[a[0]]].shape]
         if b[0] < 0:
             return left, self.row[a], ONES, np.zeros(len(a), np.int32)
-        return left, self.row[a], self.data[self.kinds[self.kind[b[0]]].shape], self.row[b]
+        return left, self.row[a], self.data[self.grammar.kinds[self.kind[b[0]]].shape], self.row[b]
 
     # --------------------------------------------------------------------------------- rounds
     def _round(self, a: Array, b: Array, *, last: bool) -> None:
@@ -332,14 +218,14 @@ class Universe:
     def _tasks(self, a: Array, b: Array) -> list[_Task]:
         """The pairs by the kinds of their operands, with the operators that fit."""
         kinds_b = np.where(b >= 0, self.kind[b], NONE)
-        code = self.kind[a].astype(np.int64) * (len(self.kinds) + 1) + kinds_b + 1
+        code = self.kind[a].astype(np.int64) * (len(self.grammar.kinds) + 1) + kinds_b + 1
         order = np.argsort(code, kind="stable")
         edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-1))
         first_pair = self.pairs - len(a)
         tasks = []
         for low, high in itertools.pairwise(edges):
             at = order[low]
-            for instance in self._instances(int(self.kind[a[at]]), int(kinds_b[at])):
+            for instance in self.grammar.instances_of(int(self.kind[a[at]]), int(kinds_b[at])):
                 for start in range(low, high, CHUNK):
                     chosen = order[start : min(start + CHUNK, high)]
                     tasks.append(_Task(instance, a[chosen], b[chosen], chosen + first_pair))
@@ -358,8 +244,10 @@ class Universe:
         found = []
         for form, kind in zip(task.instance.forms, task.instance.kinds):
             out = np.empty(len(rows_a), np.uint64)
+            functional = self.grammar.functional(form.shape)
+            seed = self.grammar.seed(self.grammar.kinds[kind])
             hash_forms(left, rows_a, right, rows_b, *self._arguments(form, task.instance.salt),
-                       self._functional(form.shape), self._seed(self.kinds[kind]), out)  # fmt: skip
+                       functional, seed, out)  # fmt: skip
             found.append(out)
         return found
 
@@ -368,8 +256,9 @@ class Universe:
         found = []
         for form, kind in zip(task.instance.samples, task.instance.kinds):
             out = np.empty(len(rows_a), np.uint64)
+            seed = self.grammar.seed(self.grammar.kinds[kind])
             sample_forms(left, rows_a, right, rows_b, *self._arguments(form, task.instance.salt),
-                         self._seed(self.kinds[kind]), out)  # fmt: skip
+                         seed, out)  # fmt: skip
             found.append(out)
         return found
 
@@ -377,11 +266,11 @@ class Universe:
         """Replace sampled fingerprints that occur twice by fingerprints of all elements."""
         known = []
         for kind_number in np.unique(self.kind):
-            kind = self.kinds[kind_number]
+            kind = self.grammar.kinds[kind_number]
             rows = self.row[self.kind == kind_number]
             out = np.empty(len(rows), np.uint64)
-            sample_rows(self.data[kind.shape][rows], self._positions(kind.shape),
-                        self._seed(kind), out)  # fmt: skip
+            sample_rows(self.data[kind.shape][rows], self.grammar.positions(kind.shape),
+                        self.grammar.seed(kind), out)  # fmt: skip
             known.append(np.unique(out))
         everything = np.sort(np.concatenate([*known, *(h for found in hashes for h in found)]))
         repeated = np.unique(everything[1:][everything[1:] == everything[:-1]])

@@ -129,10 +129,11 @@ def _catalogue(
         rows.append(
             Funnel(
                 n,
-                *(
-                    sum(getattr(c, name) for c in counts)
-                    for name in ("sequences", "canonical", "visited", "pairs", "disjoint")
-                ),
+                sum(c.sequences for c in counts),
+                sum(c.canonical for c in counts),
+                sum(c.visited for c in counts),
+                sum(c.pairs for c in counts),
+                sum(c.disjoint for c in counts),
                 of_size(range(len(first)), n),
                 of_size(general, n),
                 of_size(minimal, n),

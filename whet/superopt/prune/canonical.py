@@ -10,79 +10,110 @@ the other one made equal.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from whet.superopt.prune.terms import Found, Lexicon, Term, variables
+from whet.superopt.prune.terms import Found, Lexicon, Term
 
 ROUNDS = 3
-Colours = Mapping[int, int]
+MASK = (1 << 62) - 1
+VARIABLE = -1
+"""The label of a variable."""
 
 
 def canonical_text(found: Found, lexicon: Lexicon) -> str:
     """The same text for all rules that are the same up to renaming."""
-    colours = _colours(found, lexicon)
-    order = sorted(colours, key=lambda v: colours[v])
-    names = {v: f"v{n}" for n, v in enumerate(order)}
-    outputs = [
-        (_text(left, names, lexicon), _text(right, names, lexicon))
-        for left, right in zip(found.left, found.right)
-    ]
+    graph = _Graph(found, lexicon)
+    colours = graph.colours()
+    texts = graph.texts(colours)
+    outputs = [(texts[left], texts[right]) for left, right in graph.outputs]
     forwards = sorted(outputs)
     backwards = sorted((right, left) for left, right in outputs)
-    chosen = min(forwards, backwards)
-    return " ; ".join(f"{left} = {right}" for left, right in chosen)
+    return " ; ".join(f"{left} = {right}" for left, right in min(forwards, backwards))
 
 
 def skeleton(found: Found, lexicon: Lexicon) -> int:
     """A number that is equal for rules which differ in variables alone."""
-    blank = dict.fromkeys(variables(*found.left, *found.right), 0)
-    sides = [sorted(_up(t, blank, lexicon) for t in terms) for terms in (found.left, found.right)]
+    graph = _Graph(found, lexicon)
+    up = graph.up([0] * len(graph.labels))
+    sides = (sorted(up[left] for left, _ in graph.outputs),
+             sorted(up[right] for _, right in graph.outputs))  # fmt: skip
     return hash(tuple(tuple(s) for s in sorted(sides)))
 
 
-def _text(term: Term, names: Mapping[int, str], lexicon: Lexicon) -> str:
-    if isinstance(term, int):
-        return names[term]
-    operands = [_text(t, names, lexicon) for t in term[2:]]
-    if lexicon.commutative(term[0]):
-        operands.sort()
-    return f"{lexicon.labels[term[0]]}.{term[1]}({','.join(operands)})"
+class _Graph:
+    """The terms of both sides as nodes, operands before their users."""
 
+    def __init__(self, found: Found, lexicon: Lexicon) -> None:
+        self.labels: list[int] = []
+        self.picked: list[int] = []
+        self.operands: list[tuple[int, ...]] = []
+        self.free: list[bool] = []
+        """Whether the operands may be exchanged."""
+        self.lexicon = lexicon
+        self.known: dict[Term, int] = {}
+        self.outputs = [(self._node(x), self._node(y)) for x, y in zip(found.left, found.right)]
 
-# ------------------------------------------------------------------------------------- colours
-def _up(term: Term, colours: Colours, lexicon: Lexicon) -> int:
-    """A number for the term as seen from above."""
-    if isinstance(term, int):
-        return colours[term]
-    operands = [_up(t, colours, lexicon) for t in term[2:]]
-    if lexicon.commutative(term[0]):
-        operands.sort()
-    return hash((lexicon.labels[term[0]], term[1], *operands))
+    def _node(self, term: Term) -> int:
+        number = self.known.get(term)
+        if number is None:
+            row: tuple[int, int, tuple[int, ...], bool] = (VARIABLE, 0, (), False)
+            if not isinstance(term, int):
+                inner = tuple(self._node(t) for t in term[2:])
+                free = self.lexicon.commutative(term[0])
+                row = (self.lexicon.labels[term[0]], term[1], inner, free)
+            number = self.known[term] = len(self.labels)
+            self.labels.append(row[0])
+            self.picked.append(row[1])
+            self.operands.append(row[2])
+            self.free.append(row[3])
+        return number
 
+    def up(self, colours: Sequence[int]) -> list[int]:
+        """A number for every node that depends on what is below it."""
+        found: list[int] = []
+        for n, label in enumerate(self.labels):
+            if label == VARIABLE:
+                found.append(colours[n])
+                continue
+            inner = [found[o] for o in self.operands[n]]
+            if self.free[n]:
+                inner.sort()
+            found.append(hash((label, self.picked[n], *inner)))
+        return found
 
-def _colours(found: Found, lexicon: Lexicon) -> Colours:
-    """A number for every variable that depends only on how it is used."""
-    colours: dict[int, int] = dict.fromkeys(variables(*found.left, *found.right), 0)
-    for _ in range(ROUNDS):
-        seen: Counter[int] = Counter()
+    def colours(self) -> list[int]:
+        """A number for every variable that depends only on how it is used on both sides."""
+        colours = [0] * len(self.labels)
+        for _ in range(ROUNDS):
+            up = self.up(colours)
+            context = [0] * len(up)
+            for left, right in self.outputs:
+                context[left] += hash((up[right], up[left])) & MASK
+                context[right] += hash((up[left], up[right])) & MASK
+            for n in range(len(up) - 1, -1, -1):
+                if self.labels[n] == VARIABLE:
+                    colours[n] = hash((colours[n], context[n]))
+                    continue
+                inner = hash((context[n], up[n]))
+                for place, o in enumerate(self.operands[n], start=1):
+                    context[o] += hash((inner, up[o], 0 if self.free[n] else place)) & MASK
+        return colours
 
-        def look(term: Term, context: int) -> None:
-            if isinstance(term, int):
-                seen[term] += hash((context, colours[term]))
-                return
-            operands = [_up(t, colours, lexicon) for t in term[2:]]
-            free = lexicon.commutative(term[0])
-            inner = hash((context, lexicon.labels[term[0]], term[1], *sorted(operands)))
-            for n, operand in enumerate(term[2:]):
-                look(operand, hash((inner, operands[n], 0 if free else n + 1)))
-
-        for left, right in zip(found.left, found.right):
-            above_left, above_right = (_up(t, colours, lexicon) for t in (left, right))
-            look(left, hash((above_right, above_left)))
-            look(right, hash((above_left, above_right)))
-        colours = {v: hash((colours[v], seen[v])) for v in colours}
-    return colours
+    def texts(self, colours: Sequence[int]) -> list[str]:
+        """The text of every node, variables numbered by their colours."""
+        variables = [n for n, label in enumerate(self.labels) if label == VARIABLE]
+        variables.sort(key=lambda n: colours[n])
+        names = {n: f"v{k}" for k, n in enumerate(variables)}
+        found: list[str] = []
+        for n, label in enumerate(self.labels):
+            if label == VARIABLE:
+                found.append(names[n])
+                continue
+            inner = [found[o] for o in self.operands[n]]
+            if self.free[n]:
+                inner.sort()
+            found.append(f"{label}.{self.picked[n]}({','.join(inner)})")
+        return found
 
 
 # ----------------------------------------------------------------------------------- instances

@@ -31,8 +31,8 @@ LITERAL = frozenset(
     {"axis", "axes", "perm", "keepdims", "count_include_pad", "ceil_mode", "approximate"}
 )
 """Attributes that are part of what the operator is."""
-LETTERS = {"strides": "s", "pads": "p", "dilations": "d", "kernel": "k", "groups": "g", "merged": "m",
-           "channels": "c", "size": "n", "extents": "e", "shape": "t"}  # fmt: skip
+LETTERS = {"strides": "s", "pads": "p", "dilations": "d", "kernel": "k", "groups": "g",
+           "merged": "m", "channels": "c", "size": "n", "extents": "e", "shape": "t"}  # fmt: skip
 NAMES = {"activation": "xyzuv", "weight": "wabcf"}
 
 
@@ -189,9 +189,8 @@ class _Writer:
             return self.names[term]
         op = self.lexicon.ops[term[0]]
         shown = [self.text(t) for t in term[2:]]
-        for field in dataclasses.fields(op):  # type: ignore[arg-type]
-            if field.name != "dtype":
-                shown.append(f"{field.name}={self._attribute(term, op, field.name)}")
+        names = [f.name for f in dataclasses.fields(op)]
+        shown += [f"{n}={self._attribute(term, op, n)}" for n in names if n != "dtype"]
         picked = "" if term[1] < 0 else f"[{term[1]}]"
         return f"{op.name}({', '.join(shown)}){picked}"
 

@@ -17,7 +17,7 @@ from whet.core.types import Array
 from whet.superopt.generate.compiled import compiled
 from whet.superopt.generate.tables import Tables
 
-ABSENT = np.int32(np.iinfo(np.int32).max)
+ABSENT = int(np.iinfo(np.int32).max)
 
 
 @dataclass(frozen=True, slots=True)

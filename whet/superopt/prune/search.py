@@ -89,8 +89,8 @@ def generate(
     universe.build()
     tables = universe.tables()
     sizes = range(1, size + 1)
-    visited = sum(map(tables.visited, sizes))
-    shards = max(1, math.ceil(visited * BYTES_PER_GRAPH / memory))
+    graphs = [tables.count(n) for n in sizes]
+    shards = max(1, math.ceil(sum(v for v, _ in graphs) * BYTES_PER_GRAPH / memory))
     key = digest_text(repr(pool.inputs), str(size), str(seed), str(exact), str(shards))[:16]
     with _folder(folder, f"{pool.name}-{key}") as here:
         if shards == 1 and folder is None:
@@ -101,18 +101,18 @@ def generate(
             tasks = [_Shard(str(here), n, shards) for n in range(shards)]
             names = (executor or Serial()).map(_run_shard, tasks, progress=progress)
             found = [_read_pairs(Path(n)) for n in names]
-    raw = sum(p.raw for p in found)
-    disjoint = sum(_pairs_by_size(p) for p in found)
+    raw = np.sum([p.raw for p in found], axis=0)
+    disjoint = np.sum([_pairs_by_size(p) for p in found], axis=0)
     counts = tuple(
         Counts(
             n,
             tables.sequences(n) if count_sequences else 0,
-            tables.canonical(n),
-            tables.visited(n),
+            canonical,
+            visited,
             int(raw[n]),
             int(disjoint[n]),
         )
-        for n in sizes
+        for n, (visited, canonical) in zip(sizes, graphs)
     )
     return Generation(pool.name, counts, _equations(universe, found, lexicon))
 
@@ -137,12 +137,13 @@ def _equations(
     for equation in reader.identities():
         offer(equation, ())
     for pairs in found:
-        for first, second in pairs.pairs:
-            one, other = pairs.graphs[first], pairs.graphs[second]
-            made = reader.pair(one, other)
+        graphs = pairs.graphs.tolist()
+        sides = [reader.outputs(g) for g in graphs]
+        for first, second in pairs.pairs.tolist():
+            made = reader.pair(sides[first], sides[second])
             if made is not None:
                 # Which of many is kept must not depend on the shards.
-                offer(made, (*one.tolist(), *other.tolist()))
+                offer(made, (*graphs[first], *graphs[second]))
     equations: dict[str, tuple[Found, ...]] = {}
     for text, ranks in sorted(chosen):
         equations[text] = (*equations.get(text, ()), chosen[text, ranks][1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whet.core.types import Array, Shape
+from whet.core.types import Shape
 from whet.ops.base import Op, show_attribute
 from whet.superopt.generate.kinds import Kind
 from whet.superopt.generate.universe import NONE, Universe
@@ -103,18 +103,18 @@ class TermReader:
 
     def __init__(self, universe: Universe, lexicon: Lexicon) -> None:
         self.universe, self.lexicon = universe, lexicon
-        self.symbols = [lexicon.symbol(op) for op in universe.ops]
+        self.symbols = [lexicon.symbol(op) for op in universe.grammar.ops]
         apps = universe.apps
         self.op, self.a, self.b = apps.op.tolist(), apps.a.tolist(), apps.b.tolist()
-        self.out, self.hash = apps.out, apps.hash
+        self.out, self.hash = apps.out.tolist(), apps.hash.tolist()
 
-    def outputs(self, graph: Array) -> dict[int, Term]:
+    def outputs(self, graph: Sequence[int]) -> dict[int, Term]:
         """The terms of the graph's outputs by the fingerprints of their values."""
         made: dict[int, Term] = {}
         print_of: dict[int, int] = {}
         consumed: set[int] = set()
         results: dict[int, Term] = {}
-        pending = [int(v) for v in graph if v != ABSENT]
+        pending = [v for v in graph if v != ABSENT]
         while pending:
             waiting = []
             for app in pending:
@@ -124,23 +124,22 @@ class TermReader:
                     continue
                 inner = tuple(made.get(v, v) for v in operands)
                 consumed.update(operands)
-                outputs = 2 if self.hash[app, 1] else 1
+                outputs = 2 if self.hash[app][1] else 1
                 for n in range(outputs):
                     term = (self.symbols[self.op[app]], n if outputs > 1 else NONE, *inner)
-                    results[int(self.hash[app, n])] = term
-                    value = int(self.out[app, n])
+                    results[self.hash[app][n]] = term
+                    value = self.out[app][n]
                     if value != NONE:
                         made[value] = term
-                        print_of[value] = int(self.hash[app, n])
+                        print_of[value] = self.hash[app][n]
             assert len(waiting) < len(pending), "a graph with a cycle"
             pending = waiting
         for value in consumed:
             results.pop(print_of.get(value, 0), None)
         return results
 
-    def pair(self, first: Array, second: Array) -> Found | None:
+    def pair(self, left: Mapping[int, Term], right: Mapping[int, Term]) -> Found | None:
         """The equation of two graphs, or None if their outputs are not the same values."""
-        left, right = self.outputs(first), self.outputs(second)
         if left.keys() != right.keys():
             return None
         order = list(left)
@@ -161,8 +160,8 @@ class TermReader:
         producer: dict[int, tuple[int, int]] = {}
         for app in range(len(self.op) - 1, -1, -1):
             for n in range(2):
-                if self.out[app, n] != NONE:
-                    producer[int(self.out[app, n])] = (app, n)
+                if self.out[app][n] != NONE:
+                    producer[self.out[app][n]] = (app, n)
         for identity in universe.identities:
             right = self._expanded(identity.equals, producer)
             operands = [v for v in (identity.a, identity.b) if v != NONE]
@@ -172,7 +171,7 @@ class TermReader:
             inner = tuple(self._expanded(v, producer) for v in operands)
             if any(t is None for t in inner):
                 continue
-            several = universe.ops[identity.op].name == "split"
+            several = universe.grammar.ops[identity.op].name == "split"
             output = identity.output if several else NONE
             left = (self.symbols[identity.op], output, *inner)
             if size_of([left]) <= universe.size and left != right:
@@ -192,4 +191,4 @@ class TermReader:
         inner = tuple(self._expanded(v, producer, depth + 1) for v in operands)
         if any(t is None for t in inner):
             return None
-        return (self.symbols[self.op[app]], n if self.hash[app, 1] else NONE, *inner)
+        return (self.symbols[self.op[app]], n if self.hash[app][1] else NONE, *inner)
