@@ -22,6 +22,7 @@ from whet.cli.check import check_command
 from whet.cli.compile import compile_command
 from whet.cli.console import print_error
 from whet.cli.inspect import inspect_command
+from whet.cli.rules import rules_app
 from whet.cli.run import run_command
 from whet.core.errors import WhetError
 
@@ -42,6 +43,7 @@ app.command("run")(run_command)
 app.command("check")(check_command)
 app.command("bench")(bench_command)
 app.command("inspect")(inspect_command)
+app.add_typer(rules_app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -317,6 +317,11 @@ class Mul(Elementwise):
         law("mul(add(x, y), z) = add(mul(x, z), mul(y, z))", "real",
             x=(2, 3), y=(2, 3), z=(2, 3)),
         law("mul(neg(x), y) = neg(mul(x, y))", "exact", x=(2, 3), y=(2, 3)),
+        # The same with a single number as a factor.
+        law("mul(x, s) = mul(s, x)", "exact", x=(2, 3), s=()),
+        law("mul(mul(x, y), s) = mul(x, mul(y, s))", "real", x=(2, 3), y=(2, 3), s=()),
+        law("mul(mul(x, s), t) = mul(x, mul(s, t))", "real", x=(2, 3), s=(), t=()),
+        law("mul(add(x, y), s) = add(mul(x, s), mul(y, s))", "real", x=(2, 3), y=(2, 3), s=()),
         *moves_through("mul", "x", "y"),
     )  # fmt: skip
 

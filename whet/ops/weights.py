@@ -273,8 +273,8 @@ class ConvIdentity(Known):
         return filters
 
     axioms = (
-        law(f"conv(x, conv_identity(channels=dim(x, 1), kernel=k), {UNIT}, pads=[k[0] // 2, "
-            "k[1] // 2, k[0] // 2, k[1] // 2], groups=1) = x", "exact", x=(2, 3, 5, 6), k=(3, 1)),
+        law(f"conv(x, conv_identity(channels=dim(x, 1), kernel=k), {UNIT}, pads=[(k[0] - 1) // 2, "
+            "(k[1] - 1) // 2, (k[0] - 1) // 2, (k[1] - 1) // 2], groups=1) = x", "exact", x=(2, 3, 5, 6), k=(3, 1)),
         law("enlarge(conv_identity(channels=c, kernel=j), kernel=k) = "
             "conv_identity(channels=c, kernel=k)", "exact", c=3, j=(1, 1), k=(3, 3)),
     )  # fmt: skip

@@ -5,6 +5,7 @@
       w weight 4
       when dim(w, 2) == 1
       numeric exact
+      set core
       lhs conv(x, w, strides=s, pads=p, dilations=d, groups=1)
       rhs ...
       axiom conv.7
@@ -62,6 +63,7 @@ def _lines(rule: Rule, certificate: Certificate) -> Iterator[str]:
     for key, values in (
         ("when", rule.when),
         ("numeric", (rule.numeric,)),
+        ("set", ("core" if rule.core else "composite",)),
         ("lhs", rule.lhs),
         ("rhs", rule.rhs),
         ("axiom", certificate.axioms),
@@ -127,8 +129,10 @@ def _stated(block: Sequence[str]) -> Rule:
     numeric = fields.get("numeric", ["real"])[0]
     if not name or not lhs or not rhs or numeric not in ("exact", "real"):
         fail("WH4001", f"rule '{name}' is incomplete", kind=ArtifactError)
+    core = fields.get("set", ["core"])[0] == "core"
     when = tuple(fields.get("when", ()))
-    return Rule(name, tuple(variables), tuple(lhs), tuple(rhs), when, cast(Numeric, numeric))
+    return Rule(name, tuple(variables), tuple(lhs), tuple(rhs), when, cast(Numeric, numeric),
+                core=core)  # fmt: skip
 
 
 def _proved(block: Sequence[str], source: str) -> Rule:

@@ -60,7 +60,10 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Rule:
-    """See the module's text.  `certificate` is None until all gates have passed."""
+    """See the module's text.  `certificate` is None until all gates have passed.
+
+    What is claimed (and hashed) are variables, sides and guards; the rest is about the claim.
+    """
 
     name: str
     variables: tuple[Variable, ...]
@@ -69,13 +72,15 @@ class Rule:
     when: tuple[str, ...] = ()
     numeric: Numeric = "real"
     certificate: Certificate | None = None
+    core: bool = True
+    """Whether smaller rules do not imply it.  Equality saturation needs the core alone; a search
+    that never takes a step back also wants the others."""
 
     @cached_property
     def hash(self) -> str:
-        """A digest of the claim: everything but the name and the certificate."""
+        """A digest of the claim."""
         variables = (f"{v.name}:{v.role}[{v.rank}]" for v in self.variables)
-        parts = (*variables, "when", *self.when, "lhs", *self.lhs, "rhs", *self.rhs, self.numeric)
-        return digest_text(*parts)
+        return digest_text(*variables, "when", *self.when, "lhs", *self.lhs, "rhs", *self.rhs)
 
     @cached_property
     def left(self) -> tuple[Term, ...]:

@@ -8,6 +8,7 @@ an operator from outside the package is treated like any other.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,9 +95,16 @@ def _listed(value: Any) -> str:
 class Typing:
     """Types of terms under a partial assignment; terms that are not yet determined have none."""
 
-    def __init__(self, shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        shapes: Mapping[str, Shape],
+        attributes: Mapping[str, Any],
+        ops: dict[Term, Op] | None = None,
+    ) -> None:
         self.shapes, self.attributes = shapes, attributes
         self.memo: dict[Term, Types] = {}
+        self.ops = {} if ops is None else ops
+        """Operators whose attributes do not depend on shapes, kept between typings."""
 
     def types(self, term: Term) -> Types:
         """Raises the operator's error where the types do not fit."""
@@ -110,7 +118,11 @@ class Typing:
         if isinstance(term, Number):
             return (TensorType((), f32),)
         inputs = [t for i in term.inputs for t in self.types(i)]
-        op = term.make(self.attributes, self.shapes)
+        op = self.ops.get(term)
+        if op is None:
+            op = term.make(self.attributes, self.shapes)
+            if not _measures(term):
+                self.ops[term] = op
         found = op.infer_types(tuple(t for t in inputs if isinstance(t, TensorType)))
         if any(isinstance(t, TensorType) and 0 in t.shape for t in found):
             raise OperatorError("WH1102", f"{term.op} gives nothing")  # and would show nothing
@@ -119,6 +131,12 @@ class Typing:
         if term.result >= len(found):
             raise OperatorError("WH1102", f"{term.op} has no result {term.result}")
         return (found[term.result],)
+
+
+@functools.cache
+def _measures(term: Apply) -> bool:
+    """Whether an attribute depends on shapes."""
+    return any(isinstance(e, Measure) for _, a in term.attributes for e in walk(a))
 
 
 def holds(guard: Expression, attributes: Mapping[str, Any], shapes: Mapping[str, Shape]) -> bool:
@@ -154,7 +172,8 @@ POOLS: tuple[tuple[int, ...], ...] = (
 )
 """Extents to choose from, one pool per attempt in turn."""
 
-TRIES_PER_TENSOR = 80
+TRIES_PER_TENSOR = 24
+"""Candidates for one tensor before those chosen earlier are blamed."""
 STEPS = 600
 """Candidates that one attempt may look at before it gives up."""
 
@@ -256,6 +275,7 @@ class _Search:
         self.ranks = dict(claim.ranks)
         self.attributes: dict[str, Any] = {}
         self.sampled: dict[str, Shape] = {}
+        self.ops: dict[Term, Op] = {}
         self.steps = 0
         self.order = tuple(dict.fromkeys(n for t in claim.sides for n in tensor_names(t)))
         self.order += tuple(n for n in self.ranks if n not in self.order)
@@ -332,7 +352,8 @@ class _Search:
         if depth == len(self.order):
             return shapes
         name = self.order[depth]
-        for shape in itertools.islice(self._candidates(name, shapes), TRIES_PER_TENSOR):
+        tries = TRIES_PER_TENSOR if depth else STEPS
+        for shape in itertools.islice(self._candidates(name, shapes), tries):
             self.steps += 1
             if self.steps > STEPS:
                 return None
@@ -347,7 +368,7 @@ class _Search:
         terms, guards = self.due[depth]
         if not all(holds(g, self.attributes, shapes) for g in guards):
             return False
-        typing = Typing(shapes, self.attributes)
+        typing = Typing(shapes, self.attributes, self.ops)
         try:
             for term in terms:
                 typing.types(term)

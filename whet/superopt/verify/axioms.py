@@ -54,8 +54,8 @@ def laws(registry: Mapping[str, type[Op]] = REGISTRY) -> dict[str, Law]:
     for name, cls in sorted(registry.items()):
         if isinstance(cls.axioms, tuple):
             for n, law in enumerate(cls.axioms):
-                if law.text not in known:
-                    known.add(law.text)
+                if digest(law) not in known:
+                    known.add(digest(law))
                     found[f"{name}.{n}"] = law
     return found
 
@@ -124,7 +124,8 @@ Recorded = dict[str, tuple[tuple[tuple[tuple[str, int], ...], tuple[Assignment, 
 
 
 def digest(law: Law) -> str:
-    return digest_text(law.text, *law.when)
+    """What tells laws apart: text, guards and the ranks of the example."""
+    return digest_text(law.text, *law.when, str(law.example))
 
 
 def write_record(examined: Mapping[str, Examined]) -> str:

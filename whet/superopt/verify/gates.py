@@ -26,6 +26,7 @@ from whet.superopt.verify.bounded import check_bounded
 from whet.superopt.verify.field import PRIME
 from whet.superopt.verify.identity import Counterexample, check_identity
 from whet.superopt.verify.prover import SOLVER, Proof, Prover
+from whet.superopt.verify.theory import with_lemmas
 
 Outcome = Literal["proved", "refuted", "unproved", "alarm"]
 GUARDS_TRIED = 12
@@ -174,14 +175,45 @@ def _candidate_guards(rule: Rule, report: Report) -> Iterator[tuple[str, ...]]:
 # ------------------------------------------------------------------------------------- batches
 @functools.cache
 def shared_prover() -> Prover:
-    """One prover per process: its axioms are translated once."""
-    return Prover(laws())
+    """One prover per process, with the lemmas proved: its axioms are translated once."""
+    return with_lemmas(Prover(laws()))
 
 
-def verify_batch(batch: tuple[tuple[Rule, ...], int]) -> tuple[Report, ...]:
-    """Reports on rules, for an executor."""
-    rules, seed = batch
-    return tuple(verify(rule, shared_prover(), seed) for rule in rules)
+def verify_forms_batch(batch: tuple[tuple[tuple[Rule, ...], ...], int]) -> tuple[Report, ...]:
+    """For an executor: a report on each group of forms."""
+    groups, seed = batch
+    return tuple(_first_proved(forms, shared_prover(), seed) for forms in groups)
+
+
+def _first_proved(forms: Sequence[Rule], prover: Prover, seed: int) -> Report:
+    """The report on the first form that is proved as it stands, or else can be with guards, or
+    else on the last."""
+    reports = []
+    for form in forms:
+        report = verify_as_stated(form, prover, seed)
+        if report.outcome in ("proved", "alarm"):
+            return report
+        reports.append(report)
+    for form, report in zip(forms, reports):
+        if report.outcome == "refuted":
+            guarded = verify(form, prover, seed)
+            if guarded.outcome == "proved":
+                return guarded
+    return reports[-1]
+
+
+def verify_forms(
+    groups: Sequence[tuple[Rule, ...]],
+    seed: int = 0,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    batch: int = 4,
+) -> tuple[Report, ...]:
+    """Reports on groups of claims of falling generality, one per group, in their order; the
+    same whatever the executor."""
+    batches = [(tuple(groups[n : n + batch]), seed) for n in range(0, len(groups), batch)]
+    done = (executor or Serial()).map(verify_forms_batch, batches, progress=progress)
+    return tuple(report for reports in done for report in reports)
 
 
 def verify_all(
@@ -189,9 +221,7 @@ def verify_all(
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | None = None,
-    batch: int = 8,
+    batch: int = 4,
 ) -> tuple[Report, ...]:
-    """Reports on all rules, in their order; the same whatever the executor."""
-    batches = [(tuple(rules[n : n + batch]), seed) for n in range(0, len(rules), batch)]
-    done = (executor or Serial()).map(verify_batch, batches, progress=progress)
-    return tuple(report for reports in done for report in reports)
+    """Reports on rules, in their order."""
+    return verify_forms([(rule,) for rule in rules], seed, executor, progress, batch)

@@ -71,17 +71,17 @@ class Language:
         return self.functions[name](*values)
 
     def opaque(self, op: str) -> Any:
-        """A product or quotient of unknowns: only what 1 does is known."""
+        """A product or quotient of unknowns: only what 1 and equal operands do is known."""
         name = f"arithmetic {op}"
         if name not in self.functions:
             function = self.function(name, INT, INT, INT)
-            a, one = z3.Int("factor"), z3.IntVal(1)
-            if op in ("*", "//"):
-                self.background.append(z3.ForAll([a], function(a, one) == a,
-                                                 patterns=[function(a, one)]))  # fmt: skip
-            if op == "*":
-                self.background.append(z3.ForAll([a], function(one, a) == a,
-                                                 patterns=[function(one, a)]))  # fmt: skip
+            a, one = z3.Int("operand"), z3.IntVal(1)
+            known = {
+                "*": [(function(a, one), a), (function(one, a), a)],
+                "//": [(function(a, one), a), (function(a, a), one)],
+                "%": [(function(a, one), z3.IntVal(0)), (function(a, a), z3.IntVal(0))],
+            }
+            self.background += [z3.ForAll([a], x == y, patterns=[x]) for x, y in known[op]]
         return self.functions[name]
 
     def item(self, value: Any, index: Any) -> Any:
