@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from tests.build.comparing import NO_CACHE, TARGET, guarded_results
 from tests.build.random_graphs import random_graph
 from whet.build.native import build
 from whet.core.errors import NoCodeError
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.kernel import Kernel
@@ -22,8 +25,8 @@ TOLERANCE = 2e-5
 class RandomSchedule:
     """A schedule that draws; it counts what it has drawn, by sketch."""
 
-    def __init__(self, rng: np.random.Generator, threads: int) -> None:
-        self.rng, self.threads = rng, threads
+    def __init__(self, rng: np.random.Generator, threads: int, target: Target = TARGET) -> None:
+        self.rng, self.threads, self.target = rng, threads, target
         self.drawn: dict[str, int] = {}
         self.shown: list[str] = []
 
@@ -31,7 +34,7 @@ class RandomSchedule:
         fitting = [(s, form) for s in SKETCHES.values() for form in [s.fits(task)] if form]
         for n in self.rng.permutation(len(fitting)):
             sketch, form = fitting[n]
-            population = sketch.space(form, TARGET, self.threads)
+            population = sketch.space(form, self.target, self.threads)
             count = len(next(iter(population.values())))
             if not count:
                 continue
@@ -50,17 +53,24 @@ def check_random(seed: int, length: int = 4) -> RandomSchedule:
     arrays = tuple(rng.uniform(-1, 1, v.tensor_type.shape).astype(np.float32) for v in graph.inputs)
     schedule = RandomSchedule(rng, threads=int(rng.integers(1, 3)))
     executable = build(graph, TARGET, schedule.threads, NO_CACHE, schedule=schedule)
+    found = list(guarded_results(executable, graph, arrays))
+    check_results(found, graph, arrays, f"seed {seed}: {schedule.shown}\n{graph}")
+    return schedule
+
+
+def check_results(
+    found: Iterable[Sequence[Array]], graph: Graph, arrays: tuple[Array, ...], what: str
+) -> None:
+    """All results are what the interpreter gives, up to rounding."""
     exact, rounded = interpret(graph, arrays, precise=True), interpret(graph, arrays)
-    for results in guarded_results(executable, graph, arrays):
+    for results in found:
         for got, want, plain in zip(results, exact, rounded, strict=True):
             # Where numbers cancel, plain NumPy is no better: its own error is the yardstick.
             noise = float(np.abs(plain - want).max(initial=0))
             scale = max(float(np.abs(want).max(initial=0)), 1.0)
             np.testing.assert_allclose(
-                got, want, rtol=TOLERANCE, atol=TOLERANCE * scale + 8 * noise,
-                err_msg=f"seed {seed}: {schedule.shown}\n{graph}",
-            )  # fmt: skip
-    return schedule
+                got, want, rtol=TOLERANCE, atol=TOLERANCE * scale + 8 * noise, err_msg=what
+            )
 
 
 def check_many(seeds: range, report: Callable[[int, int], None] | None = None) -> dict[str, int]:

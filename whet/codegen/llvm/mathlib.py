@@ -272,7 +272,8 @@ def _shift_exponent(f: FunctionWriter, x: Operand, k: Operand) -> Operand:
 def exp(f: FunctionWriter, x: Operand) -> Operand:
     """2**k * e**r with r in [-ln2/2, ln2/2]; saturates to 0 and infinity at the ends."""
     lanes = x.lanes
-    clamped = _clamp(f, x, -87.33654, 88.37626)
+    # At the top k is 128, one more than an exponent can be; e**r is then below one.
+    clamped = _clamp(f, x, -87.33654, 88.72283)
     k = f.intrinsic("rint", f.binary("fmul", clamped, literal(1.44269504088896341, f32, lanes)))
     r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), clamped)
     r = f.intrinsic("fmuladd", k, literal(2.12194440e-4, f32, lanes), r)

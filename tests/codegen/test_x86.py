@@ -1,0 +1,59 @@
+"""Code for the levels of x86-64, whatever this machine is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.build.comparing import guarded_results
+from tests.codegen.examples import EXAMPLES, make_example, sketch_first
+from tests.codegen.foreign import compile_for
+from tests.codegen.loops import busiest_loop
+from tests.ops.test_properties import check_same
+from whet.build.native import NO_CACHE, build
+from whet.core.target import PRESETS, Target, detect
+from whet.graph.interpret import interpret
+
+NARROW, WIDE = PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]
+HOST = detect()
+
+
+def runs_here(target: Target) -> bool:
+    return HOST.triple == target.triple and set(target.features) <= set(HOST.features)
+
+
+# ----------------------------------------------------------------------------------- assembly
+@pytest.mark.parametrize("name", ["matmul", "convolution"])
+@pytest.mark.parametrize(("target", "register"), [(NARROW, "%ymm"), (WIDE, "%zmm")])
+def test_products_use_the_widest_registers(name: str, target: Target, register: str) -> None:
+    graph, _ = make_example(name)
+    loop = busiest_loop(compile_for(graph, target, sketch_first(target)).assembly(), "vfmadd")
+    fused = [line for line in loop if line.startswith("vfmadd")]
+    assert len(fused) >= 8, "too few independent sums to hide the latency"
+    assert all(register in line for line in fused)
+    assert not [line for line in loop if "(%rsp" in line]
+
+
+@pytest.mark.parametrize("name", ["softmax", "functions", "layer_norm"])
+@pytest.mark.parametrize("target", [NARROW, WIDE], ids=lambda t: t.name)
+def test_registers_of_other_levels_are_not_used(name: str, target: Target) -> None:
+    graph, _ = make_example(name)
+    text = compile_for(graph, target, sketch_first(target)).assembly()
+    assert ("%zmm" in text) == (target is WIDE)
+    called = {line.split()[1] for line in text.splitlines() if line.split()[:1] == ["callq"]}
+    assert called <= {"whet_parallel@PLT"}
+
+
+# ------------------------------------------------------------------------------------ results
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("target", [NARROW, WIDE], ids=lambda t: t.name)
+def test_results_are_those_of_the_interpreter(name: str, target: Target) -> None:
+    if not runs_here(target):
+        pytest.skip(f"this machine is no {target.name}")
+    graph, arrays = make_example(name)
+    executable = build(graph, target, 1, NO_CACHE, schedule=sketch_first(target, name))
+    with np.errstate(all="ignore"):
+        expected = interpret(graph, arrays)
+    for results in guarded_results(executable, graph, arrays):
+        for got, want in zip(results, expected, strict=True):
+            check_same(got, np.asarray(want), name)
