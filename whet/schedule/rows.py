@@ -146,13 +146,17 @@ class _RowWriter:
         full, rest = divmod(last.extent, block)
         j, v, lane = Var(f"j{self.count}"), Var("v"), Var("lane")
 
+        env.update(variables.items())
+
+        def each(count: int, *body: Stmt) -> Stmt:
+            return loop(v, count, loop(lane, lanes, *body, kind="vector"), kind="unroll")
+
         def step(position: Expr) -> Stmt:
-            where = {**env, **variables, last: position}
+            where: dict[Expr, Expr] = {**env, last: position}
             new = combine(reduce.kind, acc[v, lane], substitute(value, where))
             return Store(acc, (v, lane), new)
 
         start = Store(acc, (v, lane), identity_element(reduce.kind, value.dtype))
-        each = lambda count, *s: loop(v, count, loop(lane, lanes, *s, kind="vector"), kind="unroll")
         inner: list[Stmt] = [loop(j, full, each(vectors, step(j * block + v * lanes + lane)))]
         begin = full * block
         if rest // lanes:
@@ -163,7 +167,7 @@ class _RowWriter:
             begin += rest // lanes * lanes
             extra = Buffer(f"tail{self.count}", (tail,), value.dtype, scope="register")
             self.scratch.append(extra)
-            where = {**env, **variables, last: lane + begin}
+            where: dict[Expr, Expr] = {**env, last: lane + begin}
             new = combine(reduce.kind, extra[lane], substitute(value, where))
             inner.append(loop(lane, tail, Store(extra, (lane,), new), kind="vector"))
         nest = inner

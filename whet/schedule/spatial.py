@@ -160,7 +160,9 @@ class Accumulator:
         """Initialisation and the loops of the reduction."""
         axes = self.reduce.axes
         variables = {a: Var(f"{self.value.name}_{a.name}") for a in axes}
-        value = substitute(self.reduce.value, {**env, **variables})
+        where: dict[Expr, Expr] = {**env}
+        where.update(variables.items())
+        value = substitute(self.reduce.value, where)
         start = [Store(self.value, self.at, identity_element(self.reduce.kind, self.value.dtype))]
         if self.is_arg:
             start.append(Store(self.position, self.at, const(0, i64)))
