@@ -129,7 +129,9 @@ def verify_command(
     )
     reports = _run_gates(candidates, seed, workers, reporter)
     proved = tuple(r.rule for r in reports if r.outcome == "proved")
-    kills = _try_mutants(proved, mutants, seed, reporter) if mutants else ""
+    kills, escaped = ("", 0)
+    if mutants:
+        kills, escaped = _try_mutants(proved, mutants, seed, workers, reporter)
     if write is not None:
         write_folder(proved, write)
     document = {
@@ -151,6 +153,7 @@ def verify_command(
             reporter.text(f"mutants: {kills}")
 
     reporter.result(document, show)
+    check(not escaped, "WH4001", f"{escaped} false rules got through", kind=MismatchError)
     if len(proved) < len(reports):
         fail("WH4001", f"{len(reports) - len(proved)} rules are not proved", kind=MismatchError)
 
@@ -165,19 +168,21 @@ def _run_gates(
         return verify_all(candidates, seed, executor_for(workers), lambda *_: done(), batch=1)
 
 
-def _try_mutants(rules: tuple[Rule, ...], wanted: int, seed: int, reporter: Reporter) -> str:
-    from whet.superopt.verify.gates import shared_prover
-    from whet.superopt.verify.mutants import judge, mutants, summary
+def _try_mutants(
+    rules: tuple[Rule, ...], wanted: int, seed: int, workers: int, reporter: Reporter
+) -> tuple[str, int]:
+    """How many false rules each gate notices, and how many got through."""
+    from whet.superopt.verify.mutants import judge_mutants, summary
 
     check(bool(rules), "WH3007", "there are no proved rules to make mutants of", kind=UsageError)
-    share = -(-wanted // len(rules))
-    kills = []
-    with reporter.steps("mutants", wanted) as done:
-        for rule in rules:
-            for mutant in mutants(rule, seed, share):
-                kills.append(judge(mutant, shared_prover(), seed))
-                done()
-    return summary(kills)
+    tasks = [(rule, seed, -(-wanted // len(rules))) for rule in rules]
+    with reporter.steps("mutants of rules", len(rules)) as done:
+        found = executor_for(workers).map(judge_mutants, tasks, progress=lambda *_: done())
+    kills = [k for one in found for k in one]
+    for k in kills:
+        if k.passed:
+            reporter.note(f"passed: {k.mutant.rule.name}, {k.mutant.change}, {k.mutant.witness}")
+    return summary(kills), sum(k.passed for k in kills)
 
 
 def _show_report(report: Report, reporter: Reporter) -> None:

@@ -20,7 +20,7 @@ from whet.graph.terms import Apply, Term, Variable
 from whet.superopt.rules.rule import Rule
 from whet.superopt.verify.assign import assignments
 from whet.superopt.verify.bounded import check_bounded
-from whet.superopt.verify.gates import claim
+from whet.superopt.verify.gates import claim, shared_prover
 from whet.superopt.verify.identity import Sides, check_identity
 from whet.superopt.verify.prover import Prover
 
@@ -84,6 +84,12 @@ def falsity(rule: Rule, seed: int, shapes: int = SHAPES) -> str | None:
             if sides.types_differ() is not None or sides.numbers_differ(rng) is not None:
                 return str(at)
     return None
+
+
+def judge_mutants(task: tuple[Rule, int, int]) -> tuple[Kills, ...]:
+    """For an executor: what the gates say about mutants of a rule (rule, seed, how many)."""
+    rule, seed, limit = task
+    return tuple(judge(m, shared_prover(), seed) for m in mutants(rule, seed, limit))
 
 
 def judge(mutant: Mutant, prover: Prover, seed: int = 0) -> Kills:
