@@ -13,6 +13,9 @@ import numpy as np
 from whet.core.types import Array
 from whet.superopt.generate.walk import walk
 
+COMPLETE = "numbers.json"
+"""The file that is written last and marks a folder complete."""
+
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
@@ -36,6 +39,7 @@ class Tables:
     inputs: int
     base: int
     pairs: int
+    app_op: Array
     app_a: Array
     app_b: Array
     app_out: Array
@@ -97,12 +101,12 @@ class Tables:
                 numbers[field.name] = value
             else:
                 np.save(folder / f"{field.name}.npy", value, allow_pickle=False)
-        (folder / "numbers.json").write_text(json.dumps(numbers))
+        (folder / COMPLETE).write_text(json.dumps(numbers))
 
     @classmethod
     def load(cls, folder: Path) -> Tables:
         """The tables of a folder; columns are mapped, not read."""
-        numbers = json.loads((folder / "numbers.json").read_text())
+        numbers = json.loads((folder / COMPLETE).read_text())
         columns: dict[str, Any] = {
             field.name: np.asarray(
                 np.load(folder / f"{field.name}.npy", mmap_mode="c", allow_pickle=False)

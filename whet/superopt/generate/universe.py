@@ -33,6 +33,7 @@ from whet.superopt.generate.field import DRAWS, small_signed, uniform
 from whet.superopt.generate.forms import Form
 from whet.superopt.generate.grammar import Grammar, Instance
 from whet.superopt.generate.kinds import Kind, result_kinds
+from whet.superopt.generate.marks import Marks
 from whet.superopt.generate.pools import Pool
 from whet.superopt.generate.scramble import scramble
 from whet.superopt.generate.tables import Tables
@@ -52,6 +53,7 @@ class Identity:
     a: int
     b: int
     output: int
+    """Which of several outputs, NONE if there is one."""
     equals: int
     """The value that it equals."""
 
@@ -137,8 +139,8 @@ class Universe:
         apps = self.apps
         surface = np.array(self.grammar.surface_of_kind, np.int32)[self.kind]
         return Tables(
-            self.size, self.inputs, self.base, self.pairs, apps.a, apps.b, apps.out, apps.hash,
-            self.pair_start, self.pair_count, self.hash, surface, self.grammar.fits(), self.keys,
+            self.size, self.inputs, self.base, self.pairs, apps.op, apps.a, apps.b, apps.out,
+            apps.hash, self.pair_start, self.pair_count, self.hash, surface, self.grammar.fits(), self.keys,
             self.numbers, self.holes, self.multiplicity,
         )  # fmt: skip
 
@@ -236,8 +238,16 @@ class Universe:
     ) -> list[list[Array]]:
         if self.threads == 1:
             return [method(t) for t in tasks]
+        # Tasks are many and small: every thread takes a fair share of them at once.
+        results: list[list[Array]] = [[]] * len(tasks)
+
+        def work(first: int) -> None:
+            for n in range(first, len(tasks), self.threads):
+                results[n] = method(tasks[n])
+
         with ThreadPoolExecutor(self.threads) as pool:
-            return list(pool.map(method, tasks))
+            list(pool.map(work, range(self.threads)))
+        return results
 
     def _full_hashes(self, task: _Task) -> list[Array]:
         left, rows_a, right, rows_b = self._operands(task.a, task.b, task.instance.swapped)
@@ -263,36 +273,29 @@ class Universe:
         return found
 
     def _settle(self, tasks: list[_Task], hashes: list[list[Array]]) -> None:
-        """Replace sampled fingerprints that occur twice by fingerprints of all elements."""
-        known = []
+        """Replace sampled fingerprints that may occur twice by fingerprints of all elements."""
+        marks = Marks(sum(len(h) for found in hashes for h in found) + len(self.kind))
         for kind_number in np.unique(self.kind):
             kind = self.grammar.kinds[kind_number]
             rows = self.row[self.kind == kind_number]
             out = np.empty(len(rows), np.uint64)
             sample_rows(self.data[kind.shape][rows], self.grammar.positions(kind.shape),
                         self.grammar.seed(kind), out)  # fmt: skip
-            known.append(np.unique(out))
-        everything = np.sort(np.concatenate([*known, *(h for found in hashes for h in found)]))
-        repeated = np.unique(everything[1:][everything[1:] == everything[:-1]])
-        if not len(repeated):
-            return
-
-        doubtful = []
-        for task, found in zip(tasks, hashes):
-            marks = np.zeros(len(task.a), bool)
+            # Kinds that differ in their trees alone may hold the same values.
+            marks.add(np.unique(out))
+        for found in hashes:
             for h in found:
-                at = np.minimum(np.searchsorted(repeated, h), len(repeated) - 1)
-                marks |= repeated[at] == h
-            doubtful.append(np.flatnonzero(marks))
-        again = [
-            _Task(t.instance, t.a[d], t.b[d], t.pair[d]) for t, d in zip(tasks, doubtful) if len(d)
-        ]
-        for (found, d), full in zip(
-            ((f, d) for f, d in zip(hashes, doubtful) if len(d)),
-            self._parallel(self._full_hashes, again),
-        ):
-            for h, exact in zip(found, full):
-                h[d] = exact
+                marks.add(h)
+        again, places = [], []
+        for task, found in zip(tasks, hashes):
+            doubtful = np.flatnonzero(np.logical_or.reduce([marks.twice(h) for h in found]))
+            if len(doubtful):
+                again.append(_Task(task.instance, task.a[doubtful], task.b[doubtful],
+                                   task.pair[doubtful]))  # fmt: skip
+                places.append((found, doubtful))
+        for (found, doubtful), full in zip(places, self._parallel(self._full_hashes, again)):
+            for h, whole in zip(found, full):
+                h[doubtful] = whole
 
     def _name(self, tasks: list[_Task], hashes: list[list[Array]], *, last: bool) -> None:
         """Turn fingerprints into values and applications."""
@@ -350,9 +353,9 @@ class Universe:
             hit = real & (known[at] == apps.hash[:, k])
             same[hit, k], equals[hit, k] = True, at[hit]
         for i, k in zip(*np.nonzero(same)):
-            self.identities.append(
-                Identity(int(apps.op[i]), int(apps.a[i]), int(apps.b[i]), int(k), int(equals[i, k]))
-            )
+            output = int(k) if apps.hash[i, 1] else NONE
+            operands = int(apps.a[i]), int(apps.b[i])
+            self.identities.append(Identity(int(apps.op[i]), *operands, output, int(equals[i, k])))
         twins = apps.hash[:, 0] == apps.hash[:, 1]
         return np.flatnonzero(~same.any(axis=1) & ~twins)
 
