@@ -138,21 +138,26 @@ def replay(trace: Trace, task: Task, name: str = "kernel") -> Program:
 
 def replay_kernel(trace: Trace, task: Task, name: str = "kernel") -> Kernel:
     """The program together with what its parameters are bound to."""
-    steps = [(s.kind, {n: _fill(a, trace.holes) for n, a in s.arguments}) for s in trace.steps]
-    if len(steps) == 1 and steps[0][0] in SKETCHES:
-        return _sketch_kernel(*steps[0], task, name)
+    if len(trace.steps) == 1 and trace.steps[0].kind in SKETCHES:
+        (step,) = trace.steps
+        return _sketch_kernel(step.kind, filled(step, trace.holes), task, name)
     program = naive_program(task, name)
     packed: dict[Buffer, Tensor] = {}
-    for number, (kind, arguments) in enumerate(steps):
+    for number, step in enumerate(trace.steps):
         try:
-            program = _apply(program, kind, arguments, task, packed)
+            program = apply_step(program, step, trace.holes, task, packed)
         except WhetError as error:
-            where = f"in step {number} of the trace: {trace.steps[number]}"
+            where = f"in step {number} of the trace: {step}"
             raise ScheduleError(
                 error.code, error.message, details=(*error.details, where), hint=error.hint
             ) from error
     behind: dict[Buffer, Tensor] = {task.buffers[t]: t for t in task.inputs} | packed
     return Kernel(program, tuple(behind[b] for b in program.inputs), task.outputs)
+
+
+def filled(step: Step, holes: Mapping[str, int]) -> dict[str, Any]:
+    """The arguments of a step with integers for its holes."""
+    return {name: _fill(a, holes) for name, a in step.arguments}
 
 
 def _fill(a: Argument, holes: Mapping[str, int]) -> Any:
@@ -170,14 +175,15 @@ def _sketch_kernel(kind: str, holes: Mapping[str, int], task: Task, name: str) -
     return sketch.lower(form, holes, name)
 
 
-def _apply(
+def apply_step(
     program: Program,
-    kind: str,
-    arguments: Mapping[str, Any],
+    step: Step,
+    holes: Mapping[str, int],
     task: Task,
     packed: dict[Buffer, Tensor],
 ) -> Program:
-    """One step; layouts of constants also note what is behind the new input."""
+    """The program after one primitive; layouts of constants note what is behind the new input."""
+    kind, arguments = step.kind, filled(step, holes)
     if kind == "rewrite_layout":
         source = next((t for t in task.constants if t.name == arguments.get("buffer")), None)
         if source is None:

@@ -24,6 +24,7 @@ from whet.schedule.primitives.dependence import Access, Region, accesses, region
 from whet.schedule.primitives.tree import (
     Block,
     Names,
+    allocated_in,
     extents_of,
     find_buffer,
     find_loop,
@@ -55,6 +56,7 @@ def cache_write(program: Program, buffer: str, loop: str, scope: Scope = "memory
     old, target = find_buffer(program, buffer), find_loop(program, loop)
     found = [a for a in accesses(target.body) if a.buffer is old]
     stores = [a for a in found if a.is_write]
+    _check_outlives(old, target.body, loop)
     check(bool(stores), "WH2105", f"loop '{loop}' does not write '{buffer}'", kind=ScheduleError)
     check(not any(a.conditional for a in found), "WH2105",
           f"'{buffer}' is accessed under a condition in loop '{loop}'",
@@ -74,6 +76,12 @@ def cache_write(program: Program, buffer: str, loop: str, scope: Scope = "memory
     body += move_accesses(target.body, old, local, lambda i: _minus(i, region.start))
     body += _copy(whole[0], target, names, region, local, load=False)
     return replace(program, target, (with_fields(target, body=(Allocate(local, tuple(body)),)),))
+
+
+def _check_outlives(buffer: Buffer, block: Block, loop: str | None) -> None:
+    where = "the program" if loop is None else f"loop '{loop}'"
+    check(buffer not in allocated_in(block), "WH2105",
+          f"'{buffer.name}' exists only inside {where}", kind=ScheduleError)  # fmt: skip
 
 
 def _minus(indices: Sequence[Expr], start: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -180,6 +188,7 @@ def cache_read(
           kind=ScheduleError)  # fmt: skip
     target = None if loop is None else find_loop(program, loop)
     inside = program.body if target is None else target.body
+    _check_outlives(old, inside, loop)
     reads = [r for r in reads_in(inside) if r.tensor is old]
     written = any(s.buffer is old for s in stores_in(inside))
     check(bool(reads) and not written, "WH2105",
