@@ -52,11 +52,20 @@ class Builder:
         return [found[n] for n in range(len(jobs))]
 
     def _begin(self, number: int, job: ObjectJob) -> None:
-        worker = self._idle.pop() if self._idle else start_worker(_MODULE)
+        worker = self._ready()
         worker.jobs += 1
         self._busy[worker] = (number, Deadline(self.seconds))
         with contextlib.suppress(Ended):  # found out when its answer is looked for
             worker.send({"do": "build", "job": asdict(job)})
+
+    def _ready(self) -> WorkerProcess:
+        """A process that has nothing to do.  One that died while idle is no job's fault."""
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.process.poll() is None:
+                return worker
+            worker.close()
+        return start_worker(_MODULE)
 
     def _collect(self, found: dict[int, Built]) -> None:
         """Waits until at least one job has ended or has taken too long."""

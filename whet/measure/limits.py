@@ -78,13 +78,12 @@ def _peak(body: Sequence[Stmt], size: Callable[[Buffer], int]) -> int:
 
 
 def _carried(body: Sequence[Stmt], looped: bool = False) -> set[Buffer]:
-    """Buffers that a loop reads and writes again, so that they are alive all along."""
+    """Buffers whose elements a loop changes again and again, so that all are alive all along."""
     found: set[Buffer] = set()
     for stmt in body:
         match stmt:
-            case Store(buffer=buffer, value=value):
-                reads = (e.tensor for e in subexpressions(value) if isinstance(e, Read))
-                if looped and buffer in reads:
+            case Store(buffer=buffer, indices=indices, value=value):
+                if looped and Read(buffer, indices) in subexpressions(value):
                     found.add(buffer)
             case If(then=then, other=other):
                 found |= _carried(then, looped) | _carried(other, looped)

@@ -96,10 +96,11 @@ def take_turns(
 
 
 def turn_ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """A's time by B's, for every round of A B B A."""
-    return [
-        (a[n] + a[n + 1]) / (b[n] + b[n + 1]) for n in range(0, min(len(a), len(b)) - 1, 2)
-    ]  # fmt: skip
+    """A's time by B's, for every round of A B B A.
+
+    Of the two times in a round the shorter one counts: other processes only make it longer.
+    """
+    return [min(a[n : n + 2]) / min(b[n : n + 2]) for n in range(0, min(len(a), len(b)), 2)]
 
 
 def is_better(ratios: Sequence[float]) -> bool:

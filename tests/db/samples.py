@@ -1,0 +1,28 @@
+"""Records to store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from whet.core.outcomes import Outcome
+from whet.core.target import PRESETS
+from whet.db.record import Record, Workload
+
+TARGET = PRESETS["x86-64-v3"]
+WORKLOAD = Workload("w0", "class0", "y = x")
+
+
+def record(number: int, seconds: float | None = 1e-3, **changes: object) -> Record:
+    """A trial of candidate `number`; without seconds it has crashed."""
+    made = Record(
+        WORKLOAD,
+        TARGET,
+        2,
+        "contraction",
+        {"mr": number, "nv": 2},
+        Outcome.OK if seconds else Outcome.CRASH,
+        (seconds, seconds * 1.5, seconds * 0.5) if seconds else (),
+        checked=bool(seconds),
+        at=float(number),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]

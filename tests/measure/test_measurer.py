@@ -1,0 +1,206 @@
+"""Measuring: right kernels get times, all others an outcome, and the driver lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
+from whet.core.outcomes import Outcome
+from whet.measure.measurer import Measurer
+from whet.measure.results import Candidate, Measured
+from whet.schedule.sketch import SKETCHES
+from whet.tasks.examples import Example, make_example
+from whet.tasks.task import Task
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[Measurer]:
+    plant()
+    with Measurer(first_limit=0.3) as made:
+        yield made
+    uproot()
+
+
+def planted(fault: str) -> Candidate:
+    return Candidate("planted", {"fault": list(FAULTS).index(fault)})
+
+
+def some_candidates(task: Task, sketch: str, count: int, threads: int = 1) -> list[Candidate]:
+    form = SKETCHES[sketch].fits(task)
+    space = SKETCHES[sketch].space(form, TARGET, threads)
+    rows = len(next(iter(space.values())))
+    chosen = np.random.default_rng(0).choice(rows, min(count, rows), replace=False)
+    return [Candidate(sketch, {h: int(c[n]) for h, c in space.items()}) for n in chosen]
+
+
+def measure_fault(measurer: Measurer, fault: str) -> Measured:
+    (result,) = measurer.measure(double_task(), [planted(fault)], 1, TARGET)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "message"),
+    [
+        ("right", Outcome.OK, ""),
+        ("wrong constant", Outcome.WRONG_ANSWER, "elements are wrong, the first at"),
+        ("unfinished", Outcome.WRONG_ANSWER, "1 of 100 elements are wrong, the first at [99]: nan"),
+        ("reads behind", Outcome.CRASH, "SIGSEGV"),
+        ("writes before", Outcome.CRASH, "SIGSEGV"),
+        ("writes input", Outcome.CRASH, "SIGSEGV"),
+        ("hangs", Outcome.RUN_TIMEOUT, "a call took more than"),
+        ("unrolled", Outcome.LIMIT, "operations after unrolling"),
+        ("stacked", Outcome.LIMIT, "bytes on the stack"),
+        ("raises", Outcome.BUILD_ERROR, "ZeroDivisionError: no such tile"),
+    ],
+)
+def test_faults_are_outcomes(
+    measurer: Measurer, fault: str, outcome: Outcome, message: str
+) -> None:
+    result = measure_fault(measurer, fault)
+    assert result.outcome is outcome, result
+    assert message in result.message
+    assert result.checked == (outcome is Outcome.OK)
+    assert bool(result.samples) == (outcome is Outcome.OK)
+
+
+def test_a_crash_or_hang_costs_one_worker_and_no_result(measurer: Measurer) -> None:
+    before = measurer.runner.starts
+    faults = ["right", "reads behind", "right", "hangs", "right"]
+    results = measurer.measure(double_task(), [planted(f) for f in faults], 1, TARGET)
+    assert [r.outcome for r in results] == ["ok", "crash", "ok", "run_timeout", "ok"]
+    assert measurer.runner.starts - before <= 3
+
+
+def test_unknown_sketches_and_wild_holes_are_outcomes(measurer: Measurer) -> None:
+    task = matmul_task(8, 8, 32)
+    wild = [
+        Candidate("no such sketch", {}),
+        Candidate("contraction", {"mr": 0, "nv": 1, "lanes": 16}),
+        Candidate("contraction", {"other": 3}),
+        Candidate("planted", {"fault": 0}),
+    ]
+    results = measurer.measure(task, wild, 1, TARGET)
+    assert {r.outcome for r in results} == {Outcome.BUILD_ERROR}
+    assert "there is no sketch 'no such sketch'" in results[0].message
+    assert "does not fit" in results[3].message
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_real_candidates_are_right(measurer: Measurer, threads: int) -> None:
+    task = matmul_task(37, 29, 45)
+    candidates = some_candidates(task, "contraction", 5, threads)
+    results = measurer.measure(task, candidates, threads, TARGET)
+    assert [r.outcome for r in results] == [Outcome.OK] * len(candidates), results
+    for r in results:
+        assert all(0 < s < 1 for s in r.samples)
+        assert r.build_ms > 0
+        assert r.code_bytes > 0
+
+
+def test_wrong_expectations_are_noticed() -> None:
+    """The kernel is right, what it should give is not: only a real comparison can tell."""
+
+    def examples(task: Task) -> Example:
+        good = make_example(task)
+        bad = good.outputs[0].copy()
+        bad[-1, -1] += 1
+        return Example(good.inputs, (bad,), good.exact)
+
+    task = matmul_task(8, 8, 32)
+    with Measurer(examples, build_processes=1) as measurer:
+        (result,) = measurer.measure(task, some_candidates(task, "contraction", 1), 1, TARGET)
+    assert result.outcome is Outcome.WRONG_ANSWER
+    assert "[7, 31]" in result.message
+
+
+def test_a_worker_killed_from_outside_is_replaced(measurer: Measurer) -> None:
+    assert measure_fault(measurer, "right").ok
+    worker = measurer.runner._worker
+    assert worker is not None
+    os.killpg(worker.process.pid, signal.SIGKILL)
+    worker.process.wait()
+    assert measure_fault(measurer, "right").ok
+    for builder in measurer.builder._idle:
+        os.killpg(builder.process.pid, signal.SIGKILL)
+        builder.process.wait()
+    assert measure_fault(measurer, "right").ok
+
+
+def test_limits_shrink_with_the_best(measurer: Measurer) -> None:
+    task = double_task(101)
+    bench = measurer._bench_for(task, 1, TARGET)
+    assert measurer._limit(bench) == 0.3
+    assert measurer.measure(task, [planted("right")], 1, TARGET)[0].ok
+    assert measurer._limit(bench) == 0.2
+
+
+def test_comparing_finds_the_faster_one(measurer: Measurer) -> None:
+    task = matmul_task(128, 128, 128)
+    form = SKETCHES["contraction"].fits(task)
+    space = SKETCHES["contraction"].space(form, TARGET, 1)
+    costs = SKETCHES["contraction"].costs(form, TARGET, 1, space)
+    fast, slow = (
+        Candidate("contraction", {h: int(c[n]) for h, c in space.items()})
+        for n in (int(np.argmin(costs)), int(np.argmax(costs)))
+    )
+    found = measurer.compare(task, fast, slow, 1, TARGET, seconds=1.0)
+    assert found.outcome is Outcome.OK
+    assert found.better
+    assert found.ratio < 1
+    assert not measurer.compare(task, slow, fast, 1, TARGET).better
+
+
+def test_comparing_with_a_faulty_kernel_is_an_outcome(measurer: Measurer) -> None:
+    for fault, outcome in (("wrong constant", "wrong_answer"), ("reads behind", "crash")):
+        found = measurer.compare(double_task(), planted(fault), planted("right"), 1, TARGET)
+        assert not found.better
+        assert found.outcome == outcome
+
+
+def test_closing_ends_all_processes() -> None:
+    plant()
+    measurer = Measurer(build_processes=2)
+    assert measurer.measure(double_task(), [planted("right")] * 3, 1, TARGET)[0].ok
+    assert measurer.runner._worker is not None
+    processes = [measurer.runner._worker.process, *(w.process for w in measurer.builder._idle)]
+    measurer.close()
+    assert all(p.returncode is not None for p in processes)
+
+
+def test_interrupting_leaves_the_measurer_usable(
+    measurer: Measurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while a kernel runs: the answer that is under way must not answer the next job."""
+    task = double_task(102)
+    assert measurer.measure(task, [planted("right")], 1, TARGET)[0].ok
+    worker = measurer.runner._worker
+    assert worker is not None
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(worker, "receive", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        measurer.measure(task, [planted("right")], 1, TARGET)
+    assert worker.process.returncode is not None
+    assert (
+        measurer.measure(task, [planted("wrong constant")], 1, TARGET)[0].outcome == "wrong_answer"
+    )
+
+
+def test_trials_per_second(measurer: Measurer) -> None:
+    """On a quiet machine more than 5; the bound here leaves room for a busy one."""
+    task = matmul_task(64, 64, 64)
+    candidates = some_candidates(task, "contraction", 12)
+    measurer.measure(task, candidates[:1], 1, TARGET)
+    start = time.perf_counter()
+    results = measurer.measure(task, candidates, 1, TARGET)
+    rate = len(candidates) / (time.perf_counter() - start)
+    assert all(r.ok for r in results)
+    assert rate > 1, rate

@@ -1,0 +1,96 @@
+"""When sampling ends, and what counts as faster."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from whet.measure.statistics import (
+    ENOUGH_SECONDS,
+    BadClock,
+    is_better,
+    is_steady,
+    median_interval,
+    take_samples,
+    take_turns,
+    turn_ratios,
+)
+
+
+def no_beat() -> None:
+    """Nobody listens."""
+
+
+def test_the_interval_of_the_median_covers_it() -> None:
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(400):
+        low, high = median_interval(rng.lognormal(size=41).tolist())
+        hits += low <= 1.0 <= high
+    assert 0.91 < hits / 400 < 0.99
+
+
+def test_few_samples_exclude_nothing() -> None:
+    assert median_interval([1.0, 1.0, 1.0]) == (-math.inf, math.inf)
+    assert not is_steady([1.0] * 4)
+    assert is_steady([1.0] * 8)
+
+
+def test_sampling_ends_early_when_steady_and_late_when_not() -> None:
+    assert len(take_samples(lambda n: n * 1e-4, no_beat, None)) == 8
+    noisy = itertools.cycle([1.0, 3.0, 1.5, 2.5, 2.0])
+    samples = take_samples(lambda n: n * 1e-4 * next(noisy), no_beat, None)
+    assert len(samples) > 50
+
+
+def test_slow_kernels_are_sampled_a_few_times() -> None:
+    calls: list[int] = []
+
+    def clock(n: int) -> float:
+        calls.append(n)
+        return 2 * ENOUGH_SECONDS * n
+
+    assert len(take_samples(clock, no_beat, None)) == 3
+    assert set(calls) == {1}
+
+
+def test_hopeless_kernels_are_given_up() -> None:
+    assert len(take_samples(lambda n: n * 1e-2, no_beat, 1e-3)) == 1
+    assert len(take_samples(lambda n: n * 1.2e-3, no_beat, 1e-3)) == 8
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_impossible_times_are_refused(bad: float) -> None:
+    with pytest.raises(BadClock):
+        take_samples(lambda n: bad, no_beat, None)
+
+
+def test_turns_alternate_and_drift_cancels() -> None:
+    """The machine becomes slower all the time; A is not to look slower for coming second."""
+    order: list[str] = []
+    slowness = itertools.count(100)
+
+    def clock(name: str, seconds: float) -> float:
+        order.append(name)
+        return seconds * next(slowness) / 100
+
+    a, b = take_turns(
+        lambda n: clock("a", 1e-2), lambda n: clock("b", 1.1e-2), no_beat, 1.0
+    )  # fmt: skip
+    assert "".join(order[2:]).startswith("abbaabba")
+    assert is_better(turn_ratios(a, b))
+    assert not is_better(turn_ratios(b, a))
+
+
+def test_noise_makes_no_winner() -> None:
+    rng = np.random.default_rng(1)
+    wins = 0
+    for _ in range(200):
+        a, b = (rng.lognormal(sigma=0.1, size=40).tolist() for _ in range(2))
+        wins += is_better(turn_ratios(a, b))
+    assert wins <= 10
+    a, b = (rng.lognormal(m, 0.05, size=60).tolist() for m in (0.0, 0.1))
+    assert is_better(turn_ratios(a, b))
