@@ -83,8 +83,7 @@ def random_trace(task: Task, rng: np.random.Generator, tries: int = 14) -> tuple
         step = proposer.propose(program)
         try:
             made = apply_step(program, step, proposer.holes, task, {})
-        except ScheduleError as error:
-            assert error.code.startswith("WH21"), error
+        except ScheduleError:
             continue
         if sum(1 for _ in walk(made.body)) <= MAX_STATEMENTS:
             steps, program = [*steps, step], made

@@ -58,7 +58,8 @@ def split(program: Program, loop: str, factor: int, tail: Tail = "guard") -> Pro
     if tail == "guard":
         return replace(program, old, (nest(full + 1, outer * factor, guarded=True),))
     if tail == "overlap":
-        check(are_independent([old]) and is_repeatable(old.body), "WH2104",
+        twice = old.kind == "serial" and are_independent([old]) and is_repeatable(old.body)
+        check(twice, "WH2104",
               f"steps of loop '{loop}' cannot be done twice",
               hint="use tail='guard' or tail='peel'", kind=ScheduleError)  # fmt: skip
         begin = call("min", outer * factor, extent - factor)
@@ -118,7 +119,8 @@ def reorder(program: Program, order: Sequence[str]) -> Program:
 
     Requires: each loop is all that the one around it does; the extents do not depend on each
     other; iterations are independent, or only combine into what they write (a reduction).
-    Raises: WH2101, WH2102 (extent not known), WH2103, WH2104 (iterations depend on each other).
+    Raises: WH2101, WH2102 (extent not known; parallel or vector), WH2103, WH2104 (iterations
+    depend on each other).
     """
     check(len(set(order)) == len(order) >= 2, "WH2103",
           f"an order needs two or more different loops, not {list(order)}",
@@ -126,6 +128,8 @@ def reorder(program: Program, order: Sequence[str]) -> Program:
     loops = perfect_nest(program, order)
     for one in loops:
         static_extent(one)
+        check(one.kind in ("serial", "unroll"), "WH2102", f"loop '{one.var}' is {one.kind} already",
+              hint="reorder first", kind=ScheduleError)  # fmt: skip
     body = loops[-1].body
     check(are_independent(loops) or is_commutative(body), "WH2104",
           f"iterations of the loops {', '.join(str(x.var) for x in loops)} depend on each other",

@@ -202,7 +202,7 @@ def _stage(
     fresh = {s.var: names.var(s.var.name) for s in loops}
     final = substitute_block(final, dict(fresh.items()))
     for s in reversed(loops):
-        first = (with_fields(s, body=first),)
+        first = (Loop(s.var, s.extent, first),)
         final = (Loop(fresh[s.var], s.extent, final),)
     first = (nest_loop(old.var, extent, *first),)
     made = with_fields(program, workspace=(*program.workspace, part))
