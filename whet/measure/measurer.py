@@ -13,22 +13,15 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
-from whet.codegen.llvm.compile import ObjectJob
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
 from whet.measure.builder import BUILD_SECONDS, Builder
-from whet.measure.limits import over_limit
-from whet.measure.prepare import SYMBOL, Bench, kernel_job, object_job
+from whet.measure.prepare import Bench, Lowered, kernel_job, lower
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.measure.runner import Loadable, Runner
 from whet.measure.statistics import is_better, median_interval, turn_ratios
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import find_sketch
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
@@ -38,14 +31,6 @@ FIRST_LIMIT_SECONDS = 10.0
 LEAST_LIMIT_SECONDS = 0.2
 LIMIT_BY_BEST = 5.0
 COMPARE_SECONDS = 0.5
-
-
-@dataclass(frozen=True, eq=False)
-class _Lowered:
-    candidate: Candidate
-    kernel: Kernel
-    source: ObjectJob
-    exact: bool
 
 
 class Measurer:
@@ -75,9 +60,9 @@ class Measurer:
         """How the trial of every candidate ended, in order."""
         bench = self._bench_for(task, threads, target)
         found: dict[int, Measured] = {}
-        lowered: dict[int, _Lowered] = {}
+        lowered: dict[int, Lowered] = {}
         for number, candidate in enumerate(candidates):
-            result = _lower(candidate, bench)
+            result = lower(candidate, bench)
             if isinstance(result, Measured):
                 found[number] = result
             else:
@@ -107,13 +92,13 @@ class Measurer:
         bench = self._bench_for(task, threads, target)
         pair: list[Loadable] = []
         for one in (candidate, incumbent):
-            lowered = _lower(one, bench)
-            if isinstance(lowered, Measured):
-                return _undecided(lowered.outcome, lowered.message)
-            (object_,) = self.builder.build([lowered.source])
+            made = lower(one, bench)
+            if isinstance(made, Measured):
+                return _undecided(made.outcome, made.message)
+            (object_,) = self.builder.build([made.source])
             if object_.data is None:
                 return _undecided(object_.outcome, object_.message)
-            pair.append(_loadable(lowered, object_.data, bench))
+            pair.append(_loadable(made, object_.data, bench))
         ran = self.runner.compare(pair[0], pair[1], seconds, self._limit(bench))
         if ran.outcome is not Outcome.OK:
             return _undecided(ran.outcome, ran.message)
@@ -152,7 +137,7 @@ class Measurer:
         best = self.best.get(_place(bench))
         return self.first_limit if best is None else max(LEAST_LIMIT_SECONDS, LIMIT_BY_BEST * best)
 
-    def _run(self, made: _Lowered, code: bytes, build_ms: float, bench: Bench) -> Measured:
+    def _run(self, made: Lowered, code: bytes, build_ms: float, bench: Bench) -> Measured:
         place = _place(bench)
         loadable = _loadable(made, code, bench)
         ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
@@ -165,27 +150,8 @@ class Measurer:
         )
 
 
-def _lower(candidate: Candidate, bench: Bench) -> _Lowered | Measured:
-    """The candidate's program, or why there is none."""
-    try:
-        sketch = find_sketch(candidate.sketch)
-        form: Any = sketch.fits(bench.task)
-        if form is None:
-            message = f"sketch '{candidate.sketch}' does not fit the task"
-            return Measured(candidate, Outcome.BUILD_ERROR, (), message)
-        kernel = sketch.lower(form, candidate.holes, SYMBOL)
-        reason = over_limit(kernel.program, bench.target)
-        if reason is not None:
-            return Measured(candidate, Outcome.LIMIT, (), reason)
-        exact = bench.example.exact and sketch.numeric == "exact"
-        return _Lowered(candidate, kernel, object_job(kernel, bench.target), exact)
-    except Exception as error:  # sketches may be the user's, and holes anything: it is recorded
-        text = f"{type(error).__name__}: {error}"
-        return Measured(candidate, Outcome.BUILD_ERROR, (), text.splitlines()[0])
-
-
-def _loadable(made: _Lowered, code: bytes, bench: Bench) -> Loadable:
-    job, arrays = kernel_job(made.kernel, bench, exact=made.exact)
+def _loadable(made: Lowered, code: bytes, bench: Bench) -> Loadable:
+    job, arrays = kernel_job(made, bench)
     return Loadable(job, code, arrays)
 
 

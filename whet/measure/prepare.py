@@ -9,11 +9,18 @@ from whet.codegen.llvm.compile import ObjectJob
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.core.digest import digest_text
+from whet.core.errors import fail
+from whet.core.outcomes import Outcome
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor
 from whet.measure.jobs import KernelJob, Kind, Parameter, contiguous
+from whet.measure.limits import over_limit
+from whet.measure.results import Candidate, Measured
+from whet.ops.base import Numeric
 from whet.schedule.kernel import Kernel, prepare_constant
+from whet.schedule.sketch import SKETCHES, find_sketch
+from whet.schedule.trace import Trace, replay_kernel
 from whet.tasks.examples import Example
 from whet.tasks.task import Task
 
@@ -32,16 +39,54 @@ class Bench:
     """Constants in the order in which kernels read them, made once."""
 
 
-def object_job(kernel: Kernel, target: Target) -> ObjectJob:
-    """The kernel as text IR for the machine."""
-    module = Module()
-    emit_program(kernel.program, module)
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A candidate's kernel as text IR for the machine."""
+
+    candidate: Candidate
+    kernel: Kernel
+    source: ObjectJob
+    has_status: bool
+    """Whether its table ends with the address of a status."""
+    exact: bool
+    """Whether its results must have the very bits of the expected ones."""
+
+
+def lower(candidate: Candidate, bench: Bench) -> Lowered | Measured:
+    """The candidate's kernel, or why there is none."""
+    try:
+        kernel, numeric = _kernel(candidate, bench.task)
+        reason = over_limit(kernel.program, bench.target)
+        if reason is not None:
+            return Measured(candidate, Outcome.LIMIT, (), reason)
+        module = Module()
+        emit_program(kernel.program, module)
+    except Exception as error:  # sketches may be the user's, and holes anything: it is recorded
+        text = f"{type(error).__name__}: {error}"
+        return Measured(candidate, Outcome.BUILD_ERROR, (), text.splitlines()[0])
+    target = bench.target
     features = ",".join(f"+{f}" for f in target.features)
-    return ObjectJob(module.text(), target.triple, target.cpu, features)
+    source = ObjectJob(module.text(), target.triple, target.cpu, features)
+    exact = bench.example.exact and numeric == "exact"
+    return Lowered(candidate, kernel, source, module.has_status, exact)
 
 
-def kernel_job(kernel: Kernel, bench: Bench, *, exact: bool) -> tuple[KernelJob, dict[str, Array]]:
+def _kernel(candidate: Candidate, task: Task) -> tuple[Kernel, Numeric]:
+    if candidate.trace:
+        trace = Trace.from_json(candidate.trace).with_holes(candidate.holes)
+        first = trace.steps[0].kind if trace.steps else ""
+        numeric = SKETCHES[first].numeric if first in SKETCHES else "exact"
+        return replay_kernel(trace, task, SYMBOL), numeric
+    sketch = find_sketch(candidate.sketch)
+    form = sketch.fits(task)
+    if form is None:
+        fail("WH2121", f"sketch '{candidate.sketch}' does not fit the task")
+    return sketch.lower(form, candidate.holes, SYMBOL), sketch.numeric
+
+
+def kernel_job(made: Lowered, bench: Bench) -> tuple[KernelJob, dict[str, Array]]:
     """What the kernel runs on, and the arrays that it names."""
+    kernel = made.kernel
     task, example = bench.task, bench.example
     arrays: dict[str, Array] = {}
     parameters: list[Parameter] = []
@@ -67,8 +112,11 @@ def kernel_job(kernel: Kernel, bench: Bench, *, exact: bool) -> tuple[KernelJob,
     for buffer in kernel.program.workspace:
         table.append(len(parameters))
         parameters.append(contiguous("workspace", "", buffer.dtype.name, buffer.shape))
+    if made.has_status:
+        table.append(len(parameters))
+        parameters.append(contiguous("workspace", "", "i64", (1,)))
     cache = bench.target.l3_bytes or bench.target.l2_bytes
-    job = KernelJob(SYMBOL, bench.threads, exact, tuple(parameters), tuple(table), cache)
+    job = KernelJob(SYMBOL, bench.threads, made.exact, tuple(parameters), tuple(table), cache)
     return job, arrays
 
 

@@ -12,10 +12,11 @@ from whet.core.outcomes import Outcome
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point of a sketch's space."""
+    """A point of a sketch's space, or a trace (as JSON) with integers for its holes."""
 
     sketch: str
     holes: Mapping[str, int]
+    trace: str = ""
 
 
 @dataclass(frozen=True)
