@@ -12,6 +12,7 @@ import pytest
 from tests.build.comparing import check_native, native
 from whet.build.native import NativeExecutable
 from whet.core.dtypes import DType, bool_, f16, f32, f64, i8, i32, i64, u8
+from whet.core.errors import OperatorError
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
@@ -19,6 +20,7 @@ from whet.graph.interpret import interpret
 from whet.ops.activation import Relu
 from whet.ops.arithmetic import Add, Div, Maximum, Minimum, Mod, Mul
 from whet.ops.conv import Conv
+from whet.ops.gather import Gather
 from whet.ops.host import NonZero
 from whet.ops.logic import Less, LogicalAnd
 from whet.ops.matmul import MatMul
@@ -257,3 +259,19 @@ def test_a_forked_child_can_call() -> None:
             os._exit(0 if same else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("wrong", [5, -6, 1 << 40])
+def test_an_index_outside_is_an_error(axis: int, wrong: int) -> None:
+    b = GraphBuilder()
+    x, at = b.input("x", TensorType((5, 5), f32)), b.input("at", TensorType((9,), i64))
+    executable = native(graph_of([b.one(Gather(axis), x, at)], [x, at]))
+    given = np.arange(25, dtype=np.float32).reshape(5, 5)
+    indices = np.array([0, 4, -5, 1, -1, 2, 3, 0, 0])
+    right = np.take(given, indices, axis)
+    np.testing.assert_array_equal(executable([given, indices])[0], right)
+    bad = np.where(np.arange(9) == 7, wrong, indices)
+    with pytest.raises(OperatorError, match="WH1302"):
+        executable([given, bad])
+    np.testing.assert_array_equal(executable([given, indices])[0], right)

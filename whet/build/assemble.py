@@ -45,6 +45,8 @@ def assemble(
             slots.append(
                 Slot("array", _array_number(plan, s)) if known is None else Slot(s.kind, known[s])
             )
+        if call.kernel.has_status:
+            slots.append(Slot("status", 0))
     forwarded = [(at, s.at) for at, s in enumerate(slots) if s.kind == "array"]
     entry = entry_ir(ENTRY, [TableCall(n.symbol, n.start) for n in notes], forwarded)
     kernels = dict.fromkeys(c.kernel.ir for c in calls)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def constants_from(ns: Mapping[str, float]) -> dict[str, float]:
         found["fork_join_ns"] = ns["fork"] - ns["piece"]
     kept = {name: _credible(name, found.get(name)) for name in CONSTANTS}
     nearest = ("l1", "l2", "l3", "core_memory")
-    for near, far in zip(nearest, nearest[1:]):
+    for near, far in pairwise(nearest):
         # What lies further away is not faster: a core that was slowed down while it read l1.
         near_name, far_name = f"{near}_bytes_per_ns", f"{far}_bytes_per_ns"
         kept[far_name] = min(kept[near_name], kept[far_name])

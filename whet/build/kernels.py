@@ -29,6 +29,8 @@ class NativeKernel:
     kernel: Kernel
     symbol: str
     ir: str
+    has_status: bool
+    """Whether its table ends with the address of a status."""
 
 
 class KernelMaker:
@@ -48,7 +50,7 @@ class KernelMaker:
                 kernel = self.schedule(step.task, symbol)
             module = Module()
             emit_program(kernel.program, module, _limits(step, kernel) if self.checked else None)
-            self.made[step.key] = NativeKernel(kernel, symbol, module.text())
+            self.made[step.key] = NativeKernel(kernel, symbol, module.text(), module.has_status)
         return self.made[step.key]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from whet.build.image import SegmentImage, aligned_zeros
 from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
+from whet.core.errors import OperatorError, fail
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
@@ -53,7 +54,12 @@ class NativeSegment:
             number += 1
         self.threads.apply()
         self.entry(context.table_address, context.pointers_address)
+        status = context.status.value
+        context.status.value = 0
         self.contexts.append(context)
+        if status:
+            fail("WH1302", "an index that the model computes or is given is outside its tensor",
+                 kind=OperatorError)  # fmt: skip
         return tuple(results)
 
 
@@ -64,7 +70,12 @@ class Context:
         image = segment.image
         # Zeroed once: borders of values are never written again.
         self.memory = aligned_zeros(image.arena_bytes)
-        base = {"arena": address_of(self.memory), "constant": address_of(image.constants)}
+        self.status = ctypes.c_int64()
+        base = {
+            "arena": address_of(self.memory),
+            "constant": address_of(image.constants),
+            "status": ctypes.addressof(self.status),
+        }
         # Addresses of the caller's arrays are filled in by the entry point at each call.
         entries = [base[s.kind] + s.at if s.kind in base else 0 for s in image.slots]
         self.table = (ctypes.c_uint64 * max(len(entries), 1))(*entries)

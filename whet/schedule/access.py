@@ -11,7 +11,7 @@ from collections.abc import Callable
 from whet.ir.affine import Affine, affine, combine, interval, rebuild
 from whet.ir.expr import Axis, Expr, Read, Reduce, Select
 from whet.ir.program import Buffer
-from whet.ir.tensor import Compute, Tensor
+from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.tasks.guards import conjuncts, is_bounds_check, is_guard
 from whet.tasks.task import Border, Task
 
@@ -50,7 +50,7 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
     """The body with every boundary read as a read of flat memory.
 
     Reads that need the condition they stand under keep their indices, so that code generation
-    can clamp them; all others are reads of a one-dimensional buffer at a linear address.
+    can clamp them, and so do those whose place depends on data; all others are reads of a one-dimensional buffer at a linear address.
     """
     extents = extents_of(stage)
 
@@ -60,8 +60,10 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
             return change(e.then) if needless else map_expr(e, under_condition)
         if isinstance(e, Read) and e.tensor in task.buffers:
             buffer = task.buffers[e.tensor]
-            # An index may itself be read from memory (a gather).
+            # An index may itself be read from memory (a gather); then it must be checked.
             indices = tuple(map_expr(i, change) for i in e.indices)
+            if any(isinstance(x, Read) for i in indices for x in subexpressions(i)):
+                return Read(buffer, indices)
             return Read(flat_buffer(buffer), (address_form(buffer, indices).expr(),))
         return None
 

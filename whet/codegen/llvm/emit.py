@@ -49,6 +49,9 @@ def emit_program(
     The table holds the base addresses of inputs, outputs and workspace, in this order.  With
     `limits`, every access is checked at run time; they give the number of elements behind
     flat parameters, which may reach into the border around a value.
+
+    If the module then `has_status`, one more entry is the address of an i64 that becomes 1
+    when an index that was read from memory is outside its buffer.
     """
     parameters = (*program.inputs, *program.outputs, *program.workspace)
     slots = {buffer: n for n, buffer in enumerate(parameters)}
@@ -164,7 +167,7 @@ class _StatementWriter:
     def let(self, stmt: Let) -> None:
         """A name of its own for every binding: addresses are remembered by variable."""
         var = Var(self.function.fresh(f"{stmt.var.name}.")[1:], stmt.var.dtype)
-        self.values.bind(var, self.values.evaluate(stmt.value))
+        self.values.bind(var, self.values.evaluate(stmt.value), stmt.value)
         self.block(substitute_block(stmt.body, {stmt.var: var}))
 
     def parallel(self, stmt: Loop) -> None:

@@ -61,7 +61,9 @@ class IndexWriter(ABC):
         self.lane_var, self.lanes = None, 0
         del self.extents[var]
 
-    def bind(self, var: Var, value: Operand) -> None:
+    def bind(self, var: Var, value: Operand, source: Expr) -> None:
+        """From here on, `var` is the value of the expression `source`."""
+        self._indices[var] = self.is_index(source)
         self.levels[var] = self.here
         self.names[var] = value
 

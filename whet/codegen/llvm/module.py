@@ -10,6 +10,8 @@ class Module:
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
+        self.has_status = False
+        """Whether the table of parameters ends with the address of a status."""
 
     def declare(self, name: str, result: str, *params: str) -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"

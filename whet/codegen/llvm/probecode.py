@@ -46,11 +46,10 @@ def fma_ir(lanes: int, chains: int = CHAINS) -> str:
 
 def chain_ir() -> str:
     """Rounds of dependent operations on integers, one per cycle."""
-    lines = [f"%s0 = phi i64 [ %rounds, %piece ], [ %s{CHAIN_STEPS}, %loop ]"]
-    for n in range(CHAIN_STEPS):
-        # Alternating, so that no two of them can be folded into one.
-        lines.append(f"%s{n + 1} = {('add', 'xor')[n % 2]} i64 %s{n}, %rounds")
-    return _rounds(lines, [f"%s{CHAIN_STEPS}"], "i64", "add")
+    state = f"%s0 = phi i64 [ %rounds, %piece ], [ %s{CHAIN_STEPS}, %loop ]"
+    # Alternating, so that no two of them can be folded into one.
+    steps = [f"%s{n + 1} = {('add', 'xor')[n % 2]} i64 %s{n}, %rounds" for n in range(CHAIN_STEPS)]
+    return _rounds([state, *steps], [f"%s{CHAIN_STEPS}"], "i64", "add")
 
 
 def broadcast_ir(lanes: int) -> str:

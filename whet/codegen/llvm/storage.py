@@ -45,6 +45,18 @@ class Storage:
             self.bases[buffer] = base
         return self.bases[buffer]
 
+    def report(self) -> None:
+        """Write what tells the caller of an index outside its buffer.
+
+        The address of the status is the last entry of the table, and it is there only if
+        something may report; it is read when something does.
+        """
+        slot, status = self.function.fresh("slot"), self.function.fresh("status")
+        self.function.line(f"{slot} = getelementptr ptr, ptr %table, i64 {len(self.slots)}")
+        self.function.line(f"{status} = load ptr, ptr {slot}, align 8")
+        self.function.line(f"store i64 1, ptr {status}, align 8")
+        self.function.module.has_status = True
+
     def register(self, buffer: Buffer, indices: tuple[int, ...], lanes: int) -> str:
         """The stack slot that stands for a register; `sroa` turns it into one."""
         key = (buffer, self.generation[buffer], indices, lanes)

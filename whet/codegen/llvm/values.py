@@ -17,7 +17,7 @@ from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import no_code, require_code
 from whet.core.dtypes import bool_, compute_dtype, f32, i64
 from whet.core.errors import check
-from whet.ir.affine import Affine, affine, substitute
+from whet.ir.affine import Affine, affine, interval, substitute
 from whet.ir.expr import (
     Axis,
     Binary,
@@ -61,6 +61,8 @@ class ValueWriter(IndexWriter):
             return self.load_register(buffer, indices)
         if buffer.type.size == 0:
             return literal(0, buffer.dtype)  # only ever read under a condition that fails
+        if not self.guarded:
+            self.report_outside(buffer, indices)
         indices = self.clamp(buffer, indices, self.guarded)
         if self.limits is not None:
             self.check(buffer, indices)
@@ -77,6 +79,23 @@ class ValueWriter(IndexWriter):
             forms = [Affine(rest.terms, rest.constant + step * n) for n in range(self.lanes)]
             return self.f.pack([self.load_at(buffer, form, 0) for form in forms])
         return self.load_at(buffer, rest, self.lanes)
+
+    def report_outside(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
+        """Tell the caller when an index that comes from memory is outside the buffer."""
+        for index, extent in zip(indices, buffer.shape):
+            if self.is_index(index):
+                continue
+            bounds = interval(index, self.extents)
+            if bounds is not None and bounds[0] >= 0 and bounds[1] < extent:
+                continue
+            # As an unsigned number a negative index is far outside.
+            outside = self.f.compare("uge", self.value(index), literal(extent, i64))
+            if outside.lanes:
+                name = f"llvm.vector.reduce.or.v{outside.lanes}i1"
+                outside = self.f.call(name, bool_, 0, outside)
+            self.f.open_branch()
+            self.storage.report()
+            self.f.close_branch(outside)
 
     def check(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
         """Checks of an access in every lane."""
@@ -134,6 +153,7 @@ class ValueWriter(IndexWriter):
             return
         if buffer.type.size == 0:
             return
+        self.report_outside(buffer, indices)
         indices = self.clamp(buffer, indices, guarded=False)
         if self.limits is not None:
             self.check(buffer, indices)
