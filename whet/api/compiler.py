@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
-from whet.api.engine import Engine, default_engine
+from whet.api.engine import Engine, Native, default_engine
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import graph_signature, imported_signature
 from whet.core.config import process_config
@@ -35,8 +35,12 @@ class Options:
     threads: int
     numerics: Numeric
     note: Note
+    budget: float = 0.0
+    """Seconds to search for faster kernels."""
 
     def prepare(self, graph: Graph) -> Executable:
+        if self.budget and isinstance(self.engine, Native):
+            return self.engine.prepare_tuned(graph, self.threads, self.numerics, self.budget)
         return self.engine.prepare(graph, self.threads, self.numerics)
 
 
@@ -67,8 +71,8 @@ def compile(
           hint="real or exact", kind=UsageError)  # fmt: skip
     note = note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
-    options = Options(default_engine(), thread_count(threads), kind, note)
     seconds = parse_budget(budget)
+    options = Options(default_engine(), thread_count(threads), kind, note, seconds)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, inputs or {}, options)
@@ -81,7 +85,8 @@ def compile(
 
         def make(values: Sequence[Any]) -> Program:
             examples = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
-            return imported_program(source.importing(examples, note), options)
+            # Another shape of the same model is made at once, without a search of its own.
+            return imported_program(source.importing(examples, note), replace(options, budget=0.0))
 
         programs = Programs(make, note, "the model")
         if first.rest is not None:
@@ -89,8 +94,8 @@ def compile(
     programs.made.append(first)
     if options.engine.name == "interpreter":
         note("no native code generator is installed: the model runs in the interpreter")
-    if seconds:
-        note("the budget is not used: kernels come from the analytic model alone")
+        if seconds:
+            note("the budget is not used: only native code can be tuned")
     return CompiledModel(
         first, programs, engine=options.engine.name, target=target, numerics=numerics
     )

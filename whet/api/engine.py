@@ -86,6 +86,23 @@ class Native:
             graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked
         )
 
+    def prepare_tuned(
+        self, graph: Graph, threads: int, numerics: Numeric, seconds: float
+    ) -> Executable:
+        """The graph with kernels that were searched for during the given time.
+
+        What earlier searches found for the same tasks counts too.
+        """
+        from whet.api.tuning import recorded_schedule, tune_graphs
+        from whet.build.native import build
+
+        tune_graphs([graph], self.target, threads, seconds, numerics=numerics)
+        schedule = recorded_schedule(self.target, threads, numerics)
+        return build(
+            graph, self.target, threads, self.cache, numerics=numerics, schedule=schedule,
+            checked=self.checked,
+        )  # fmt: skip
+
 
 @functools.cache
 def default_engine() -> Engine:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from whet.core.digest import digest_text
+from whet.ir.expr import Reduce
 from whet.ir.program import Buffer
-from whet.ir.tensor import Compute, Placeholder, Tensor, describe, stages
+from whet.ir.tensor import Compute, Placeholder, Tensor, describe, stages, subexpressions
 
 Border = tuple[tuple[int, int], ...]
 """Zero elements kept before and after each axis of a stored value."""
@@ -32,6 +34,17 @@ class Task:
     @cached_property
     def inputs(self) -> tuple[Placeholder, ...]:
         return tuple(t for t in stages(self.outputs) if isinstance(t, Placeholder))
+
+    @cached_property
+    def operations(self) -> float:
+        """Element computations of all stages, a reduced term counting as two."""
+        total = 0.0
+        for stage in stages(self.outputs):
+            if isinstance(stage, Compute):
+                reduces = [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]
+                terms = sum(math.prod(a.extent for a in e.axes) for e in reduces)
+                total += stage.type.size * (1 + 2 * terms)
+        return total
 
     @cached_property
     def key(self) -> str:

@@ -1,0 +1,116 @@
+"""The tuner on a real task, with times that are made up and with real trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import whet
+from whet.api.tuning import tune_graphs, weighted_tasks
+from whet.core.dtypes import f32
+from whet.core.outcomes import Outcome
+from whet.core.target import PRESETS, Target, detect
+from whet.core.types import TensorType
+from whet.db.store import Database
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph
+from whet.measure.results import Candidate, Comparison, Measured
+from whet.ops.activation import Relu
+from whet.ops.matmul import MatMul
+from whet.tasks.task import Task
+from whet.tune.tuner import Tuner, tuned_schedule
+
+TARGET = PRESETS["x86-64-v3"]
+
+
+def small_graph() -> Graph:
+    b = GraphBuilder()
+    x = b.input("x", TensorType((24, 40), f32))
+    w = b.constant(np.random.default_rng(0).standard_normal((40, 48)).astype(np.float32))
+    y = b.one(Relu(), b.one(MatMul(), x, w))
+    return Graph((x,), (y,), ("y",))
+
+
+class MadeUp:
+    """Times by formula: smaller tiles are faster, two rows fail."""
+
+    def __init__(self, better: bool = True) -> None:
+        self.better, self.asked = better, 0
+
+    def seconds(self, c: Candidate) -> float:
+        return 1e-6 * (1 + sum(c.holes.values()))
+
+    def measure(
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+    ) -> list[Measured]:
+        self.asked += len(candidates)
+        return [
+            Measured(c, Outcome.WRONG_ANSWER, message="made up")
+            if c.holes.get("mr") == 2
+            else Measured(c, Outcome.OK, (self.seconds(c),) * 3, checked=True)
+            for c in candidates
+        ]
+
+    def compare(self, task: Task, a: Candidate, b: Candidate, threads: int, target: Target,
+                seconds: float = 0.5) -> Comparison:  # fmt: skip
+        return Comparison(self.better, 0.5, 0.4, 0.6)
+
+
+def make_tuner(database: Database, measurer: MadeUp, seed: int = 0) -> Tuner:
+    tasks = weighted_tasks([small_graph()], TARGET, 1, "real")
+    return Tuner(tasks, TARGET, 1, database, measurer, seed=seed)  # type: ignore[arg-type]
+
+
+def test_records_are_kept_and_used(tmp_path: Path) -> None:
+    with Database(tmp_path / "r.db") as database:
+        tuner = make_tuner(database, MadeUp())
+        tuner.run(30.0, trials=64)
+        (report,) = tuner.reports()
+        assert report.trials == 64
+        assert report.best_seconds < report.default_seconds
+        assert report.outcomes["ok"] + report.outcomes.get("wrong_answer", 0) == 64
+        task = tuner.searches[0].task
+        best = database.best(task.key, TARGET, 1)
+        assert best is not None
+        assert best.seconds == pytest.approx(report.best_seconds)
+        kernel = tuned_schedule(database, TARGET, 1)(task, "k")
+        assert kernel.program.name == "k"
+
+
+def test_a_winner_that_is_not_faster_side_by_side_is_not_kept(tmp_path: Path) -> None:
+    with Database(tmp_path / "r.db") as database:
+        tuner = make_tuner(database, MadeUp(better=False))
+        tuner.run(30.0, trials=32)
+        search = tuner.searches[0]
+        best = database.best(search.task.key, TARGET, 1)
+        assert best is not None
+        assert dict(best.holes) == dict(search.default.holes)
+
+
+def test_a_second_run_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
+    with Database(tmp_path / "r.db") as database:
+        make_tuner(database, MadeUp()).run(30.0, trials=24)
+        again = make_tuner(database, MadeUp(), seed=1)
+        assert len(again.searches[0].known) == 24
+        again.run(30.0, trials=8)
+        assert len(again.searches[0].known) == 32
+
+
+def test_time_is_a_limit(tmp_path: Path) -> None:
+    with Database(tmp_path / "r.db") as database:
+        tuner = make_tuner(database, MadeUp())
+        tuner.run(0.0)
+        assert tuner.reports()[0].trials == 0
+
+
+def test_real_trials_give_right_results(tmp_path: Path) -> None:
+    graph = small_graph()
+    reports = tune_graphs([graph], detect(), 1, 20.0, trials=8, database=tmp_path / "r.db")
+    assert sum(r.trials for r in reports) == 8
+    assert reports[0].outcomes.get("ok", 0) > 0
+    x = np.random.default_rng(1).standard_normal((24, 40)).astype(np.float32)
+    w = graph.constants[0].array
+    np.testing.assert_allclose(whet.compile(graph)(x), np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,22 @@
+"""The tasks of a graph: what a tuner works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from whet.build.kernels import KernelMaker
+from whet.build.plan import Step
+from whet.build.planning import plan_graph
+from whet.core.target import Target
+from whet.graph.graph import Graph
+from whet.graph.passes import expand_composites
+from whet.ops.base import Numeric
+from whet.schedule.default import default_schedule
+
+
+def graph_steps(graph: Graph, target: Target, threads: int, numerics: Numeric) -> Iterator[Step]:
+    """The steps of a graph that have a task, in the order in which they run."""
+    maker = KernelMaker(target, default_schedule(target, threads, numerics))
+    _, plans, _ = plan_graph(expand_composites(graph), maker)
+    for plan in plans.values():
+        yield from (step for step in plan.steps if isinstance(step, Step))

@@ -1,0 +1,1 @@
+"""Searching for schedules that are faster than the analytic model's choice."""
