@@ -176,6 +176,9 @@ ERRORS: dict[str, tuple[Callable[[], object], str, str]] = {
     "marked twice": (
         lambda: unroll(parallel(naive_program(matmul()), "i"), "i"), "WH2102",
         "loop 'i' is parallel already"),
+    "scratch of a lane": (
+        lambda: compute_at(vectorize(naive_program(chain()), "j_1"), "t", "j_1"), "WH2102",
+        "loop 'j_1' is vector already"),
     "no order": (
         lambda: cache_read(naive_program(matmul()), "a", None, (0, 0)), "WH2102",
         "[0, 0] is no order of the 2 axes of 'a'"),

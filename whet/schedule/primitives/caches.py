@@ -25,6 +25,7 @@ from whet.schedule.primitives.tree import (
     Block,
     Names,
     allocated_in,
+    check_scratch_fits,
     extents_of,
     find_buffer,
     find_loop,
@@ -51,7 +52,7 @@ def cache_write(program: Program, buffer: str, loop: str, scope: Scope = "memory
 
     Requires: accesses in a box of fixed size; the stores to it not under conditions.  Registers
     need loops around the accesses that are unrolled or vectors already.
-    Raises: WH2101, WH2105.
+    Raises: WH2101, WH2102 (a vector loop), WH2105.
     """
     old, target = find_buffer(program, buffer), find_loop(program, loop)
     found = [a for a in accesses(target.body) if a.buffer is old]
@@ -90,6 +91,7 @@ def _minus(indices: Sequence[Expr], start: Sequence[Expr]) -> tuple[Expr, ...]:
 
 def _box(program: Program, target: Loop, found: Sequence[Access], name: str) -> Region:
     """The elements that an iteration touches, if they are a box that starts at a known place."""
+    check_scratch_fits(target)
     region = region_of([a.indices for a in found], target.body)
     loops = [s for s in (*path_to(program.body, target), target) if isinstance(s, Loop)]
     known = {s.var for s in loops}
@@ -179,7 +181,7 @@ def cache_read(
 
     Requires: reads in a box of fixed size; nothing inside writes the buffer; `order` names every
     axis once.
-    Raises: WH2101, WH2102 (order), WH2105.
+    Raises: WH2101, WH2102 (order, or a vector loop), WH2105.
     """
     old = find_buffer(program, buffer)
     order = tuple(range(len(old.shape))) if order is None else tuple(order)

@@ -16,6 +16,7 @@ from whet.schedule.nest import loop as nest_loop
 from whet.schedule.primitives.dependence import Region, region_of
 from whet.schedule.primitives.tree import (
     Block,
+    check_scratch_fits,
     extents_of,
     find_buffer,
     find_loop,
@@ -119,11 +120,12 @@ def compute_at(program: Program, buffer: str, loop: str) -> Program:
 
     Requires: an intermediate that one unsplit nest defines; all its reads lie in the loop, in a
     box whose size does not change; what defines it does not change in between.
-    Raises: WH2101, WH2105.
+    Raises: WH2101, WH2102 (a vector loop), WH2105.
     """
     old = find_buffer(program, buffer)
     nest = _defining_nest(program, old)
     target = find_loop(program, loop)
+    check_scratch_fits(target)
     inside = [r for r in reads_in(target.body) if r.tensor is old]
     own = {r for r in reads_in((nest.stmt,)) if r.tensor is old}
     elsewhere = [r for r in reads_in(program.body) if r.tensor is old and r not in own]

@@ -123,6 +123,12 @@ def static_extent(loop: Loop) -> int:
     return int(extent.value)
 
 
+def check_scratch_fits(target: Loop) -> None:
+    """Lanes of a vector share their memory, so they can have no scratch buffers of their own."""
+    check(target.kind != "vector", "WH2102", f"loop '{target.var}' is vector already",
+          hint="keep buffers local before loops become vectors", kind=ScheduleError)  # fmt: skip
+
+
 def extents_of(stmts: Sequence[Stmt]) -> dict[Var, int]:
     """The loops among the statements with their extents, where known."""
     loops = [s for s in stmts if isinstance(s, Loop)]
