@@ -232,7 +232,8 @@ def test_tile_sizes_follow_the_price_of_weights(
 def test_fast_memory_makes_larger_weights_worthwhile() -> None:
     w = find_winograd(Windows((7, 7), 512, 512).task)
     assert w is not None
-    found = best_winograd(w, NARROW.calibrated(memory_bytes_per_ns=1000.0), 1)
+    fast = NARROW.calibrated(memory_bytes_per_ns=1000.0, core_memory_bytes_per_ns=1000.0)
+    found = best_winograd(w, fast, 1)
     assert found is not None
     assert found[1].m == 4
 

@@ -36,7 +36,7 @@ CONSTANTS: Mapping[str, MachineConstant] = {
     "l1_bytes_per_ns": MachineConstant(211.2, 4.0, 2000.0, "what a core reads from its L1"),
     "l2_bytes_per_ns": MachineConstant(105.6, 2.0, 1000.0, "what a core reads from its L2"),
     "l3_bytes_per_ns": MachineConstant(52.8, 1.0, 500.0, "what a core reads from L3"),
-    "core_memory_bytes_per_ns": MachineConstant(16.5, 0.5, 200.0, "what a core reads from memory"),
+    "core_memory_bytes_per_ns": MachineConstant(20.0, 0.5, 200.0, "what a core reads from memory"),
     "memory_bytes_per_ns": MachineConstant(
         20.0, 0.5, 2000.0, "what all cores together read from memory"
     ),

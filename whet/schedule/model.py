@@ -17,11 +17,9 @@ from whet.ir.affine import affine
 from whet.ir.expr import Read
 from whet.ir.tensor import subexpressions
 from whet.schedule.contraction import Contraction, Tiling
+from whet.schedule.rates import rates_of
+from whet.schedule.work import STEP_NS, fork_join_ns
 
-GHZ = 3.3
-FMA_PER_CYCLE_256 = 2.0
-LOADS_PER_CYCLE = 2.0
-FMA_LATENCY = 4.0
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
 
@@ -44,24 +42,27 @@ def contraction_costs(
     tiles, panels = -(-c.rows // mr), -(-c.columns // width)
     blocks, chunks = -(-tiles // tpb), -(-panels // ppc)
     vector_bits = lanes * c.reduce.dtype.bits
-    passes = np.maximum(1, vector_bits / 256)  # a 512-bit operation takes two 256-bit slots
-    fma = mr * nv * passes / FMA_PER_CYCLE_256
-    loads = (mr + nv * passes) / LOADS_PER_CYCLE
+    rates = rates_of(target)
+    passes = rates.passes(lanes, c.reduce.dtype.bits)
+    fma = mr * nv * passes / rates.operations
+    loads = mr / rates.broadcasts + nv * passes / rates.loads
     # Broadcasts feed operations straight from memory where the set has that form.
-    chains = FMA_LATENCY * np.ones_like(fma)
+    chains = rates.latency * np.ones_like(fma)
     cycle = np.maximum(np.maximum(fma, loads), chains)
     per_tile = cycle * c.depth + 12 + mr * nv * passes * 2
     work = c.batch * blocks * tpb * chunks * ppc * per_tile
-    # The panel is read once per tile: from L1 when it fits, else from further out.
+    # The panel is read once per tile: from L1 when it fits, else from further out.  The machine
+    # foresees it, and most of the time that it takes does not show.
     panel_bytes = c.depth * width * 4
     level1, level2 = target.l1d_bytes, max(target.l2_bytes, 1)
     panel_cost = np.where(panel_bytes <= level1 // 2, 0.0, np.where(
-        panel_bytes <= level2 // 2, panel_bytes / 64.0, panel_bytes / 28.0))  # fmt: skip
+        panel_bytes <= level2 // 2, panel_bytes / (2.0 * rates.l2_bytes),
+        panel_bytes / (1.75 * rates.l3_bytes)))  # fmt: skip
     spill = panel_cost * tiles * panels * c.batch * 0.25
     block_bytes = mr * tpb * c.depth * 4
     a_bytes = c.rows * c.depth * 4
-    a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / 48.0,
-                      a_bytes * panels / 24.0) * c.batch  # fmt: skip
+    a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / rates.l2_bytes,
+                      a_bytes * panels / rates.l3_bytes) * c.batch / 1.5  # fmt: skip
     work = work * _conflict_factor(c, mr, target)
     work = work * np.where(vector_bits < target.vector_bits, NARROW, 1.0)
     if not c.b_is_constant:
@@ -70,7 +71,8 @@ def contraction_costs(
         work = np.where(copied, work + c.batch * c.depth * c.columns * 0.5, work * 1.3)
     steps = c.batch * blocks * chunks
     share = np.ceil(steps / threads) / (steps / threads)
-    return ((work + spill + a_cost * 0.25) * share / threads) / GHZ + steps * 40.0 / threads
+    ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
+    return ns + steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
 
 
 def _conflict_factor(c: Contraction, mr: Array, target: Target) -> Array:

@@ -16,12 +16,9 @@ from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Expr, Reduce
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import flatten_accesses
-from whet.schedule.model import GHZ
+from whet.schedule.rates import Rates, rates_of
 from whet.schedule.rows import Rows, lane_axis
 from whet.schedule.work import (
-    LATENCY,
-    LOADS_PER_CYCLE,
-    OPERATIONS_PER_CYCLE,
     elements,
     halvings,
     lane_step,
@@ -29,7 +26,6 @@ from whet.schedule.work import (
     reads,
     shared_out,
     traffic_cycles,
-    vector_passes,
     with_weights,
 )
 
@@ -54,48 +50,57 @@ def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) ->
     rows = math.prod(r.row_shape)
     steps = -(-rows // holes["rows_per_step"])
     per_row = np.full(len(steps), ROW_CYCLES)
+    rates = rates_of(target)
     for stage in r.stages:
-        per_row = per_row + _stage_cycles(r, stage, holes["lanes"], holes["vectors"])
+        per_row = per_row + _stage_cycles(r, stage, rates, holes["lanes"], holes["vectors"])
     moving = [t for t in (*r.task.inputs, *r.task.outputs) if t not in r.task.constants]
     cycles = np.maximum(steps * holes["rows_per_step"] * per_row, traffic_cycles(moving, target))
     weights = sum(t.type.nbytes for t in r.task.constants)
-    return with_weights(shared_out(cycles, steps, threads, GHZ), weights, target)
+    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
-def _stage_cycles(r: Rows, stage: Compute, lanes: Array, vectors: Array) -> Array:
+def _stage_cycles(r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array) -> Array:
     body = flatten_accesses(stage, r.task)
     cycles = np.full(len(lanes), STAGE_CYCLES)
     reduces = [e for e in subexpressions(body) if isinstance(e, Reduce)]
     inner = [a for a in stage.axes[r.row_rank :] if a.extent > 1]
     if not inner:
         # One number: what is not reduced waits for one operation after the other.
-        cycles = cycles + LATENCY * operations(body)
+        cycles = cycles + rates.latency * operations(body)
         for reduce in reduces:
-            cycles = cycles + _reduction_cycles(reduce, lanes, vectors)
+            cycles = cycles + _reduction_cycles(reduce, rates, lanes, vectors)
         return cycles
     axis = max(inner, key=lambda a: _contiguous(body, a))
     times = elements(inner) / axis.extent
-    return cycles + times * _run_cycles(body, axis, lanes, vectors, extra=0.0, chain=0.0)
+    return cycles + times * _run_cycles(body, axis, rates, lanes, vectors, extra=0.0, chain=0.0)
 
 
-def _reduction_cycles(reduce: Reduce, lanes: Array, vectors: Array) -> Array:
+def _reduction_cycles(reduce: Reduce, rates: Rates, lanes: Array, vectors: Array) -> Array:
     axes = [a for a in reduce.axes if a.extent > 1]
     if not axes:
         return np.zeros(len(lanes))
     axis = lane_axis(reduce.value, axes)
     times = elements(axes) / axis.extent
-    run = _run_cycles(reduce.value, axis, lanes, vectors, extra=1.0, chain=LATENCY)
+    latency = rates.latency
+    run = _run_cycles(reduce.value, axis, rates, lanes, vectors, extra=1.0, chain=latency)
     used = np.minimum(lanes, axis.extent)
-    across = LATENCY * np.log2(vectors) + SHUFFLE_CYCLES * np.log2(np.maximum(1, used))
-    return times * run + across + LATENCY
+    across = latency * np.log2(vectors) + SHUFFLE_CYCLES * np.log2(np.maximum(1, used))
+    return times * run + across + latency
 
 
 def _run_cycles(
-    value: Expr, axis: Axis, lanes: Array, vectors: Array, *, extra: float, chain: float
+    value: Expr,
+    axis: Axis,
+    rates: Rates,
+    lanes: Array,
+    vectors: Array,
+    *,
+    extra: float,
+    chain: float,
 ) -> Array:
     """Cycles for one run along the axis, `chain` between operations on one accumulator."""
     used = np.minimum(lanes, 1 << (axis.extent.bit_length() - 1))
-    passes = vector_passes(used, value.dtype.bits)
+    passes = rates.passes(used, value.dtype.bits)
     work = (operations(value) + extra) * passes
     loads = np.zeros(len(lanes))
     for read in reads(value):
@@ -103,7 +108,7 @@ def _run_cycles(
         gathered = step is None or step > 1
         loads = loads + (used if gathered else passes if step == 1 else 0.1)
         work = work + (2 * used if gathered else 0.0)
-    per_vector = np.maximum(work / OPERATIONS_PER_CYCLE, loads / LOADS_PER_CYCLE)
+    per_vector = np.maximum(work / rates.operations, loads / rates.loads)
     flying = np.maximum(1, np.minimum(vectors, axis.extent // used))
     blocks = axis.extent // (used * flying)
     rest = np.ceil(axis.extent % (used * flying) / used)

@@ -13,13 +13,11 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
-from whet.schedule.model import GHZ, lanes_for
+from whet.schedule.model import lanes_for
+from whet.schedule.rates import rates_of
 from whet.schedule.spatial import UNROLL_LIMIT, Spatial
 from whet.schedule.work import (
     IN_FLIGHT,
-    LATENCY,
-    LOADS_PER_CYCLE,
-    OPERATIONS_PER_CYCLE,
     distinct,
     elements,
     form_of,
@@ -30,7 +28,6 @@ from whet.schedule.work import (
     reads,
     shared_out,
     traffic_cycles,
-    vector_passes,
     with_weights,
 )
 
@@ -38,8 +35,8 @@ TILE_CYCLES = 4.0
 """Loops and addresses around a tile."""
 APART = 1.1
 """Slow-down when every term starts in another line and often on another page."""
-LINE_BYTES_PER_CYCLE = 24.0
-"""What arrives from the second cache."""
+SCATTERED = 0.75
+"""What arrives from the second cache when lines do not follow each other, against what could."""
 
 
 def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
@@ -75,7 +72,7 @@ def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Arr
     moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
     cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic_cycles(moving, target))
     weights = sum(t.type.nbytes for t in s.task.constants)
-    return with_weights(shared_out(cycles, steps, threads, GHZ), weights, target)
+    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
 def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int) -> float:
@@ -98,10 +95,10 @@ def _reduction_cycles(
     if count <= UNROLL_LIMIT:
         tally.add(reduce.value, {a: a.extent for a in reduce.axes}, combine)
         overlap = max(1.0, IN_FLIGHT / (tally.operations + tally.loads))
-        return max(apart * tally.cycles(), LATENCY * count / overlap)
+        return max(apart * tally.cycles(), tally.rates.latency * count / overlap)
     # One step of the loop after the other: only pixels share, and chains cannot overlap.
     tally.add(reduce.value, {}, combine)
-    return count * (apart * max(tally.cycles(), LATENCY) + 1.0)
+    return count * (apart * max(tally.cycles(), tally.rates.latency) + 1.0)
 
 
 def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
@@ -118,7 +115,8 @@ class _Tally:
     def __init__(self, s: Spatial, target: Target, px: int, nv: int, lanes: int) -> None:
         self.s, self.target, self.px, self.nv, self.lanes = s, target, px, nv, lanes
         bits = max(8, s.stage.target.dtype.bits)
-        self.passes = float(vector_passes(np.asarray(lanes), bits))
+        self.rates = rates_of(target)
+        self.passes = float(self.rates.passes(np.asarray(lanes), bits))
         self.operations = self.loads = self.bytes = 0.0
         self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
 
@@ -166,8 +164,8 @@ class _Tally:
         return linear and read.tensor.name in self.constants
 
     def cycles(self) -> float:
-        issue = max(self.operations / OPERATIONS_PER_CYCLE, self.loads / LOADS_PER_CYCLE)
-        return max(issue, self.bytes / LINE_BYTES_PER_CYCLE)
+        issue = max(self.operations / self.rates.operations, self.loads / self.rates.loads)
+        return max(issue, self.bytes / (SCATTERED * self.rates.l2_bytes))
 
 
 def _multiplies(value: Expr) -> bool:

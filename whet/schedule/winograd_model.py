@@ -17,14 +17,8 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.contraction import Contraction
-from whet.schedule.model import (
-    FMA_LATENCY,
-    FMA_PER_CYCLE_256,
-    GHZ,
-    LOADS_PER_CYCLE,
-    contraction_costs,
-    lanes_for,
-)
+from whet.schedule.model import contraction_costs, lanes_for
+from whet.schedule.rates import Rates, rates_of
 from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
 from whet.schedule.winograd import (
     Winograd,
@@ -32,25 +26,23 @@ from whet.schedule.winograd import (
     plane,
     power_of_two_below,
 )
-from whet.schedule.work import with_weights
+from whet.schedule.work import STEP_NS, with_weights
 
-SPILL_BYTES_PER_NS = 45.0
-"""What one core moves between its second cache and what lies behind."""
-FORK_JOIN_NS = 1000.0
+SPILL = 0.85
+"""What one core moves between its second cache and what lies behind, against what it reads."""
 MIN_TERMS = {2: 1, 4: 16}
 """Terms per product from which on the rounding of the transforms does not show.
 
 A direct sum of few terms is so precise that transforms with fractions would lose several times
 as much; from here on they lose at most about twice as much.
 """
-STEP_NS = 40.0
 
 
 def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, Array]) -> Array:
     """The costs of a contraction together with the arrival of its weights."""
     costs = contraction_costs(c, target, threads, holes)
     nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
-    return with_weights(costs, nbytes, target) if c.b_is_constant else costs
+    return with_weights(costs, nbytes, target, threads) if c.b_is_constant else costs
 
 
 def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array]:
@@ -120,12 +112,14 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     blocked = block > 0
     held = np.where(blocked, block, rows)
     blocks = -(-rows // held)
-    passes = np.maximum(1, lanes * w.reduce.dtype.bits / 256)
+    rates = rates_of(target)
+    passes = rates.passes(lanes, w.reduce.dtype.bits)
     # The products.
     depth = w.channels * w.reach
-    fma = mr * nv * passes / FMA_PER_CYCLE_256
-    loads = (mr + nv * passes * (1 + holes["prefetch"] / 2)) / LOADS_PER_CYCLE
-    per_tile = np.maximum(np.maximum(fma, loads), FMA_LATENCY) * depth + 12 + mr * nv * passes * 2
+    fma = mr * nv * passes / rates.operations
+    loads = mr / rates.broadcasts + nv * passes * (1 + holes["prefetch"] / 2) / rates.loads
+    step = np.maximum(np.maximum(fma, loads), rates.latency)
+    per_tile = step * depth + 12 + mr * nv * passes * 2
     if w.shifts:  # a register tile stays within one image
         tiles = rows // _tiles(w, m) * -(-_tiles(w, m) // mr)
     else:
@@ -135,36 +129,40 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     panel_bytes = depth * nv * lanes * size
     weight_bytes = points * depth * w.columns * size
     again = np.where(blocked, blocks - 1, 0) * weight_bytes
-    work = work + again / np.where(weight_bytes <= target.l2_bytes // 2, 256.0, 112.0)
-    near = np.where(panel_bytes <= target.l1d_bytes // 2, 0.0, panel_bytes / 256.0)
+    l2, l3 = 8.0 * rates.l2_bytes, 7.0 * rates.l3_bytes  # they mostly arrive in time
+    work = work + again / np.where(weight_bytes <= target.l2_bytes // 2, l2, l3)
+    near = np.where(panel_bytes <= target.l1d_bytes // 2, 0.0, panel_bytes / l2)
     work = work + points * panels * (tiles - blocks) * near
     # The transforms and, unless it stays in the second cache, the traffic between phases.
     outside = math.prod(
         a.extent + (w.shifts[a].extent - 1 if a in w.shifts else 0) for a in w.batch
     ) / math.prod(a.extent for a in w.batch)  # fmt: skip
-    into = _transform_cycles(w.channels, w.depth[-1].extent, matrices(m).input, rank, lanes)
-    out = _transform_cycles(w.columns, w.columns, matrices(m).output, rank, lanes)
+    into = _transform_cycles(w.channels, w.depth[-1].extent, matrices(m).input, rank, rates, lanes)
+    out = _transform_cycles(w.columns, w.columns, matrices(m).output, rank, rates, lanes)
     work = work + rows * (into * outside + out)
     scratch = points * held * (w.channels + w.columns) * size
     moved = 2 * points * rows * (w.channels * outside + w.columns) * size
-    work = work + np.where(scratch > target.l2_bytes // 2, moved / SPILL_BYTES_PER_NS * GHZ, 0.0)
+    spilled = scratch > target.l2_bytes // 2
+    work = work + np.where(spilled, moved / (SPILL * rates.l3_bytes), 0.0)
     # Shares of the cores.
     steps = np.where(blocked, blocks, points * chunks)
     share = np.ceil(steps / threads) / (steps / threads)
-    time = work * share / threads / GHZ + steps * STEP_NS / threads
-    time = time + np.where(blocked, 1, 3) * FORK_JOIN_NS * (threads > 1)
-    return with_weights(time, weight_bytes, target)
+    time = work * share / threads / rates.clock + steps * STEP_NS / threads
+    time = time + np.where(blocked, 1, 3) * target.constant("fork_join_ns") * (threads > 1)
+    return with_weights(time, weight_bytes, target, threads)
 
 
-def _transform_cycles(count: int, run: int, matrix: Array, rank: int, lanes: Array) -> Array:
+def _transform_cycles(
+    count: int, run: int, matrix: Array, rank: int, rates: Rates, lanes: Array
+) -> Array:
     """Cycles to transform one tile of `count` channels, which lie in runs of contiguous ones."""
     plan = linear_plan(matrix)
     before, after = plan.inputs, len(plan.results)
     lines = sum(after**n * before ** (rank - 1 - n) for n in range(rank))
     used = np.minimum(lanes, power_of_two_below(run))
-    passes = np.maximum(1, used * 32 / 256)
+    passes = rates.passes(used, 32)
     vectors = count / run * np.ceil(run / used)
-    result: Array = vectors * passes * (lines * plan.operations / 2 + after**rank)
+    result: Array = vectors * passes * (lines * plan.operations / rates.operations + after**rank)
     return result
 
 

@@ -20,12 +20,10 @@ from whet.ir.expr import Axis, Binary, Call, Cast, Expr, Read, Reduce, Select, a
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
 from whet.schedule.access import address_form
+from whet.schedule.rates import rates_of
 
-OPERATIONS_PER_CYCLE = 2.0
-LOADS_PER_CYCLE = 2.0
-LATENCY = 4.0
-MEMORY_BYTES_PER_NS = 20.0
-"""What all cores together read from memory, unless the target was calibrated."""
+STEP_NS = 40.0
+"""What it costs to begin a step of a parallel loop."""
 IN_FLIGHT = 192.0
 """Instructions that the core looks ahead: neighbouring tiles overlap within them."""
 SLOTS = {
@@ -118,37 +116,41 @@ def distinct(form: Affine, extents: dict[Axis, int]) -> int:
 def traffic_cycles(tensors: Sequence[Tensor], target: Target) -> float:
     """Cycles to bring all elements once from where they can be at best."""
     nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
+    rates = rates_of(target)
     if nbytes <= target.l1d_bytes // 2:
-        return nbytes / 64
+        return nbytes / rates.l1_bytes
     if nbytes <= target.l2_bytes // 2:
-        return nbytes / 32
-    return nbytes / (16 if nbytes <= target.l3_bytes // 2 else 5)
+        return nbytes / rates.l2_bytes
+    return nbytes / (rates.l3_bytes if nbytes <= target.l3_bytes // 2 else rates.memory_bytes)
 
 
-def with_weights(ns: Array, nbytes: float, target: Target) -> Array:
+def with_weights(ns: Array, nbytes: float, target: Target, threads: int) -> Array:
     """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
-    arrival = nbytes / target.calibration.get("memory_bytes_per_ns", MEMORY_BYTES_PER_NS)
+    alone = target.constant("core_memory_bytes_per_ns")
+    arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
     result: Array = np.maximum(ns, arrival) + 0.1 * np.minimum(ns, arrival)
     return result
 
 
-def vector_passes(lanes: Array, bits: int) -> Array:
-    """256-bit operations per vector."""
-    return np.maximum(1.0, lanes * bits / 256)
+def fork_join_ns(steps: Array, threads: int, target: Target) -> Array:
+    """What it costs to hand steps to the threads; a single one stays where it is."""
+    cost = target.constant("fork_join_ns") if threads > 1 else 0.0
+    return np.where(np.asarray(steps) > 1, cost, 0.0)
 
 
-def shared_out(cycles: Array, steps: Array, threads: int, ghz: float) -> Array:
+def shared_out(cycles: Array, steps: Array, threads: int, target: Target) -> Array:
     """Nanoseconds when that many equal steps are dealt out to the threads.
 
     A step costs its hand-over.  Cores are not equally fast, so the last one to finish is late by
     a part of a step.
     """
-    ns = cycles / ghz
+    ns = cycles / rates_of(target).clock
     if threads == 1:
-        return ns + steps * 40.0
+        return ns + steps * STEP_NS
     rounds = np.ceil(steps / threads) / steps
     late = np.where(steps > 1, 0.25 / steps, 0.0)
-    return ns * np.minimum(1.0, rounds + late) + steps * 40.0 / threads
+    handed = steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
+    return ns * np.minimum(1.0, rounds + late) + handed
 
 
 def halvings(count: int) -> list[int]:
