@@ -1,0 +1,100 @@
+"""whet db: what tuning has found out, shown, carried and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.db.samples import record
+from tests.db.test_exchange import ANSOR, AUTOTVM
+from whet.api.engine import Native, default_engine
+from whet.api.tuning import weighted_tasks
+from whet.core.outcomes import Outcome
+from whet.db.record import Record, Workload
+from whet.db.store import Database
+
+Whet = Callable[..., Any]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "records.db"
+    with Database(path) as made:
+        made.add([record(1), record(2), record(3, None)])
+    return path
+
+
+def test_stats(whet: Whet, database: Path) -> None:
+    done = whet("db", "stats", "--db", database, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["outcomes"] == {"crash": 1, "ok": 2}
+    assert (found["workloads"], found["records"], found["measurements"]) == (1, 3, 3)
+    assert "crash" in whet("db", "stats", "--db", database).stdout
+
+
+def test_export_and_import(whet: Whet, database: Path, tmp_path: Path) -> None:
+    lines, other = tmp_path / "records.jsonl", tmp_path / "other.db"
+    assert whet("db", "export", lines, "--db", database).returncode == 0
+    assert len(lines.read_text().splitlines()) == 3
+    assert whet("db", "export", "-", "--db", database).stdout == lines.read_text()
+    with lines.open("a") as file:
+        file.write(f"{ANSOR}\n{AUTOTVM}\n")
+    done = whet("db", "import", lines, "--db", other)
+    assert done.returncode == 0, done.stderr
+    assert "3 measurements added, 0 known already" in done.stdout
+    assert "1 lines refused: written by TVM auto_scheduler (Ansor)" in done.stdout
+    assert "1 lines refused: written by TVM AutoTVM" in done.stdout
+
+
+def test_importing_nothing_is_an_error(whet: Whet, database: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "foreign.jsonl"
+    lines.write_text(f"{ANSOR}\n{ANSOR}\n")
+    done = whet("db", "import", lines, "--db", database)
+    assert done.returncode == 1
+    assert "WH4104" in done.stderr
+    assert "2 lines refused: written by TVM auto_scheduler (Ansor)" in done.stderr
+    missing = whet("db", "import", tmp_path / "nothing", "--db", database)
+    assert missing.returncode == 2
+    assert "WH4104" in missing.stderr
+
+
+def test_doctor(whet: Whet, database: Path, tmp_path: Path) -> None:
+    assert "is sound" in whet("db", "doctor", "--db", database).stdout
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"no database" * 1000)
+    done = whet("db", "doctor", "--db", damaged)
+    assert done.returncode == 1
+    assert "WH4101" in done.stderr
+
+
+def test_explain_tells_hits_from_misses(whet: Whet, model: Path, tmp_path: Path) -> None:
+    import whet as package
+
+    path = tmp_path / "records.db"
+    ask = ("db", "explain", model, "-i", "x=3x8", "--threads", 1, "--db", path, "--json", "-q")
+    before = json.loads(whet(*ask).stdout)["tasks"]
+    assert {t["record"] for t in before} == {"miss"}
+    assert all(t["schedule"] for t in before)
+
+    engine = default_engine()
+    assert isinstance(engine, Native)
+    graph = package.compile(str(model), {"x": (3, 8)}, 1).graph
+    first = weighted_tasks([graph], engine.target, 1, "real")[0]
+    task = first.task
+    known = Record(Workload(task.key, task.class_key, task.text), engine.target, 1, "rows",
+                   {"lanes": 8}, Outcome.OK, (2e-6,), checked=True)  # fmt: skip
+    similar = replace(known, workload=Workload("other", task.class_key, ""))
+    with Database(path) as database:
+        database.add([known, similar])
+    after = {t["key"]: t for t in json.loads(whet(*ask).stdout)["tasks"]}
+    hit = after[task.key]
+    assert (hit["record"], hit["microseconds"], hit["trials"]) == ("hit", 2.0, 1)
+    assert hit["schedule"] == "rows lanes=8"
+    assert hit["similar"] == 1
+    assert sum(t["record"] == "hit" for t in after.values()) == 1

@@ -1,0 +1,196 @@
+"""whet db: what tuning has found out so far."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whet.api.compiler import thread_count
+from whet.api.engine import Native, default_engine
+from whet.cli.arguments import (
+    InputOption,
+    JsonOption,
+    ModelOrArtifact,
+    NumericsOption,
+    QuietOption,
+    ThreadsOption,
+    parse_inputs,
+)
+from whet.cli.console import Reporter
+from whet.cli.models import open_model
+from whet.core.config import process_config
+from whet.core.errors import UsageError, check, fail
+from whet.core.target import Target
+from whet.db.exchange import ImportReport, export_lines, import_lines
+from whet.db.store import Database
+from whet.ops.base import Numeric
+from whet.runtime.files import atomic_write
+from whet.tasks.task import Task
+
+db_app = typer.Typer(help="Show, carry and check what tuning has found out.", no_args_is_help=True)
+
+DatabaseOption = Annotated[
+    Path | None,
+    typer.Option("--db", metavar="FILE", help="The database; WHET_DB_PATH by default."),
+]
+
+
+def open_database(path: Path | None, *, to_write: bool = False) -> Database:
+    """The database of an option; unless it is to be written, it must be there."""
+    return Database(path or process_config().db.path, read_only=not to_write)
+
+
+@db_app.command("stats")
+def stats_command(db: DatabaseOption = None, json: JsonOption = False) -> None:
+    """Show how much the database holds."""
+    reporter = Reporter(as_json=json)
+    with open_database(db) as database:
+        found = database.stats()
+    numbers = {
+        "targets": found.targets,
+        "workloads": found.workloads,
+        "classes": found.classes,
+        "records": found.records,
+        "measurements": sum(found.measurements.values()),
+        "models": found.models,
+        "bytes": found.bytes,
+    }
+    outcomes = [(f"  {name}", str(count)) for name, count in found.measurements.items()]
+    rows = [(name, str(count)) for name, count in numbers.items()]
+    at = list(numbers).index("measurements") + 1
+    reporter.result(
+        {**numbers, "outcomes": found.measurements},
+        lambda: reporter.table(("", "count"), [*rows[:at], *outcomes, *rows[at:]]),
+    )
+
+
+@db_app.command("export")
+def export_command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - is standard output.")],
+    db: DatabaseOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write all measurements as lines of JSON."""
+    count = 0
+    with open_database(db) as database:
+        if file == "-":
+            for line in export_lines(database):
+                sys.stdout.write(f"{line}\n")
+            return
+        with atomic_write(file) as stream:
+            for line in export_lines(database):
+                stream.write(f"{line}\n".encode())
+                count += 1
+    Reporter(quiet=quiet).note(f"wrote {count} measurements to {file}")
+
+
+@db_app.command("import")
+def import_command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - is standard input.")],
+    db: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add measurements from lines of JSON; lines of other tuners are counted and refused."""
+    reporter = Reporter(as_json=json)
+    with open_database(db, to_write=True) as database:
+        report = _import(database, file)
+    if report.refused and not report.added + report.known:
+        fail("WH4104", f"no line of '{file}' is a record of whet", *report.lines()[1:])
+    document = {"added": report.added, "known": report.known, "refused": dict(report.refused)}
+    reporter.result(document, lambda: reporter.text("\n".join(report.lines())))
+
+
+def _import(database: Database, file: str) -> ImportReport:
+    if file == "-":
+        return import_lines(database, sys.stdin)
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as stream:
+            return import_lines(database, stream)
+    except OSError as error:
+        fail("WH4104", f"cannot read '{file}': {error.strerror or error}", kind=UsageError)
+
+
+@db_app.command("doctor")
+def doctor_command(db: DatabaseOption = None, json: JsonOption = False) -> None:
+    """Check the database; damage is listed, and the exit code is 1."""
+    reporter = Reporter(as_json=json)
+    with open_database(db) as database:
+        problems = database.problems()
+        path = database.path
+    if problems:
+        fail("WH4101", f"the tuning database '{path}' is damaged", *problems[:20],
+             hint="export what can be read, move the file away, import it")  # fmt: skip
+    reporter.result({"problems": []}, lambda: reporter.text(f"{path} is sound"))
+
+
+@db_app.command("explain")
+def explain_command(
+    model: ModelOrArtifact,
+    input: InputOption = None,
+    threads: ThreadsOption = None,
+    numerics: NumericsOption = "real",
+    db: DatabaseOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show for every task of a model which schedule it gets, and why."""
+    from whet.api.tuning import weighted_tasks  # loads LLVM: only when needed
+
+    reporter = Reporter(quiet=quiet, as_json=json)
+    compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
+    engine = default_engine()
+    check(isinstance(engine, Native), "WH3007", "only native code has schedules", kind=UsageError)
+    assert isinstance(engine, Native)
+    kind: Numeric = "exact" if numerics == "exact" else "real"
+    count = thread_count(threads)
+    with open_database(db, to_write=True) as database:
+        found = [
+            {"task": w.name, "count": w.count, "key": w.task.key}
+            | _explain(w.task, database, engine.target, count, kind)
+            for w in weighted_tasks([compiled.graph], engine.target, count, kind)
+        ]
+    reporter.result(
+        {"tasks": found},
+        lambda: reporter.table(
+            ("task", "count", "record", "us", "trials", "similar", "schedule"),
+            [[str(t[name]) for name in _SHOWN] for t in found],
+        ),
+    )
+
+
+_SHOWN = ("task", "count", "record", "microseconds", "trials", "similar", "schedule")
+
+
+def _explain(
+    task: Task, database: Database, target: Target, threads: int, numerics: Numeric
+) -> dict[str, object]:
+    """Whether there is a record, of how many trials, and the schedule that follows."""
+    from whet.schedule.default import default_choice
+
+    best = database.best(task.key, target, threads)
+    trials = sum(1 for _ in database.records(task.key, target, threads))
+    others = [r for r in database.similar(task.class_key, target, threads)
+              if r.workload.key != task.key]  # fmt: skip
+    counts = {"trials": trials, "similar": len(others)}
+    if best is not None and best.seconds is not None:
+        return {
+            "record": "hit",
+            "microseconds": round(best.seconds * 1e6, 2),
+            "schedule": _schedule(best.sketch, best.holes),
+            **counts,
+        }
+    choice = default_choice(task, target, threads, numerics)
+    return {
+        "record": "miss",
+        "microseconds": round(choice.nanoseconds * 1e-3, 2),
+        "schedule": _schedule(choice.sketch.name, choice.holes),
+        **counts,
+    }
+
+
+def _schedule(sketch: str, holes: Mapping[str, int]) -> str:
+    return " ".join([sketch, *(f"{name}={value}" for name, value in holes.items())])
