@@ -21,6 +21,7 @@ from whet.cli.bench import bench_command
 from whet.cli.check import check_command
 from whet.cli.compile import compile_command
 from whet.cli.console import print_error
+from whet.cli.db import db_app
 from whet.cli.inspect import inspect_command
 from whet.cli.rules import rules_app
 from whet.cli.run import run_command
@@ -44,6 +45,7 @@ app.command("check")(check_command)
 app.command("bench")(bench_command)
 app.command("inspect")(inspect_command)
 app.add_typer(rules_app)
+app.add_typer(db_app, name="db")
 
 
 def _print_version(wanted: bool) -> None:
