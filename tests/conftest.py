@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# The same kernels on every machine, also in processes that tests start.
+os.environ["WHET_CALIBRATE"] = "0"
 
 # The same examples in every run, so that a red run means a changed program; to look for new
 # ones, pytest --hypothesis-profile=default.

@@ -43,9 +43,10 @@ def test_bad_values_are_refused(variable: str, value: str, message: str) -> None
 
 
 def test_every_knob_explains_itself() -> None:
-    assert [k.variable for k in knobs()][:4] == [
+    assert [k.variable for k in knobs()][:5] == [
         "WHET_THREADS",
         "WHET_CHECK_ACCESSES",
+        "WHET_CALIBRATE",
         "WHET_CACHE_ENABLED",
         "WHET_CACHE_DIR",
     ]

@@ -72,7 +72,7 @@ def compile(
     note = note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
     seconds = parse_budget(budget)
-    options = Options(default_engine(), thread_count(threads), kind, note, seconds)
+    options = Options(default_engine(note), thread_count(threads), kind, note, seconds)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, inputs or {}, options)

@@ -5,14 +5,15 @@ Native code where it can be generated; the interpreter is the engine that is alw
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
 
+from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.errors import UsageError
@@ -104,9 +105,25 @@ class Native:
         )  # fmt: skip
 
 
-@functools.cache
-def default_engine() -> Engine:
-    """The best engine that this installation and this machine allow."""
+class _Process:
+    """What this process has found."""
+
+    lock = threading.Lock()
+    engine: Engine | None = None
+
+
+def default_engine(note: Note | None = None) -> Engine:
+    """The best engine that this installation and this machine allow.
+
+    The first call on a machine measures it, unless settings forbid that, and tells `note`.
+    """
+    with _Process.lock:
+        if _Process.engine is None:
+            _Process.engine = _best_engine(note)
+        return _Process.engine
+
+
+def _best_engine(note: Note | None) -> Engine:
     if importlib.util.find_spec("llvmlite") is None:
         return Interpreter()
     config = process_config()
@@ -115,4 +132,10 @@ def default_engine() -> Engine:
         target = find_target("cpu", cache)
     except UsageError:  # a processor that code generation does not know
         return Interpreter()
+    if not config.calibrate:
+        target = replace(target, calibration={})
+    elif not target.is_calibrated:
+        from whet.build.calibrate import calibrated_target  # loads LLVM: only when needed
+
+        target = calibrated_target(target, cache, note)
     return Native(target, cache, config.check_accesses)

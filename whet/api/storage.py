@@ -28,11 +28,12 @@ def load(
     """
     artifact = read_artifact(path)
     graph = _checked_graph(artifact)
-    engine = default_engine()
+    note = note or logging.getLogger("whet").warning
+    engine = default_engine(note)
     numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
     executable = engine.prepare(graph, thread_count(threads), numerics)
     program = Program(artifact.signature, graph, executable)
-    programs = Programs(None, note or logging.getLogger("whet").warning, "the model")
+    programs = Programs(None, note, "the model")
     programs.made.append(program)
     return CompiledModel(
         program,

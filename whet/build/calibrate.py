@@ -43,20 +43,16 @@ def calibrated_target(
     Targets that are not this machine stay as they are.  Without a cache nothing is measured:
     kernels would be chosen anew, and perhaps differently, in every process.
     """
-    if is_calibrated(target) or not cache.config.enabled or target.key != detect().key:
+    if target.is_calibrated or not cache.config.enabled or target.key != detect().key:
         return target
     if note is not None:
-        note("measuring this machine once (1 s)")
+        note("measuring this machine once (about 2 s)")
     found = target.calibrated(**calibrate(target, cache))
     meanwhile = host_target(cache)
-    if is_calibrated(meanwhile):
+    if meanwhile.is_calibrated:
         return meanwhile  # by another process: what is kept counts
     remember(found, cache)
     return found
-
-
-def is_calibrated(target: Target) -> bool:
-    return CONSTANTS.keys() <= target.calibration.keys()
 
 
 def calibrate(target: Target, cache: FileCache) -> dict[str, float]:

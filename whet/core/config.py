@@ -62,6 +62,10 @@ class Config:
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )
+    calibrate: bool = _knob(
+        True,
+        "measure this machine at the first use, to choose kernels by; else assume a typical one",
+    )
     cache: CacheConfig = field(default_factory=CacheConfig)
     db: RecordsConfig = field(default_factory=RecordsConfig)
 

@@ -69,6 +69,11 @@ class Target:
         """One of `CONSTANTS`: as measured, or else its default."""
         return self.calibration.get(name, CONSTANTS[name].default)
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether all constants have been measured."""
+        return CONSTANTS.keys() <= self.calibration.keys()
+
     def calibrated(self, **constants: float) -> Target:
         """The target with these measured constants added or replaced."""
         return dataclasses.replace(self, calibration={**self.calibration, **constants})
