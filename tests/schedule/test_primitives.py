@@ -239,6 +239,9 @@ ERRORS: dict[str, tuple[Callable[[], object], str, str]] = {
     "nothing reduced": (
         lambda: rfactor(naive_program(matmul()), "i"), "WH2106",
         "loop 'i' does not only combine into one element"),
+    "a stage inside the reduction": (
+        lambda: rfactor(compute_at(naive_program(convolution()), "p", "q"), "s"), "WH2106",
+        "the loops around 's' do more than combine into one element"),
     "start that is not neutral": (
         lambda: rfactor(started_from_one(), "k"), "WH2106",
         "the reduction over 'k' starts from 2.0"),

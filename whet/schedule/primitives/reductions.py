@@ -24,6 +24,7 @@ from whet.schedule.primitives.tree import (
     static_extent,
     stores_in,
     tidy,
+    walk,
 )
 from whet.schedule.spatial import combine
 
@@ -59,6 +60,10 @@ def rfactor(program: Program, loop: str, variant: Variant = "local") -> Program:
     extent = static_extent(old)
     update = _only_update(old)
     block, start, nest = _reduction_around(program, old, update)
+    alone = all(isinstance(s, (Loop, If, Store)) for s in walk((nest,)))
+    check(alone and stores_in((nest,)) == [update.store], "WH2106",
+          f"the loops around '{loop}' do more than combine into one element",
+          kind=ScheduleError)  # fmt: skip
     if variant == "local":
         return _local(program, old, extent, update, block, start, nest)
     return _stage(program, old, extent, update, start, nest)
