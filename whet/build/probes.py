@@ -71,13 +71,13 @@ class Prober:
 
     def stream(self, kind: str, arrays: Sequence[Array]) -> Probe:
         """Goes once through arrays a, b, c of the same size, in one of the ways of `STREAMS`."""
-        nbytes = arrays[0].nbytes
+        moved, nbytes = STREAMS[kind], arrays[0].nbytes
         # The C library chooses its way by the size of each call, so a thread makes one.
         piece = nbytes // self.threads if kind == "memcpy" else STREAM_PIECE_BYTES
         pieces = nbytes // piece
         ir = stream_ir(kind, self.target.lanes(32))
         call = self._caller(ir, arrays, (piece, piece), pieces)
-        return Probe(call, float(STREAMS[kind] * piece * pieces))
+        return Probe(call, float(moved * piece * pieces))
 
     def _rounds(self, ir: str, rounds: int, pieces: int) -> Callable[[], None]:
         results = np.zeros(pieces * RESULT_LANES, np.float32)

@@ -34,7 +34,8 @@ class Rates:
     l1_bytes: float
     l2_bytes: float
     l3_bytes: float
-    memory_bytes: float
+    copied_bytes: float
+    """Read and written when memory is copied."""
 
     def passes(self, lanes: Array, bits: int) -> Array:
         """Slots of an operation on so many lanes."""
@@ -57,5 +58,5 @@ def rates_of(target: Target) -> Rates:
         l1_bytes=target.constant("l1_bytes_per_ns") / clock,
         l2_bytes=target.constant("l2_bytes_per_ns") / clock,
         l3_bytes=target.constant("l3_bytes_per_ns") / clock,
-        memory_bytes=target.constant("core_memory_bytes_per_ns") / clock,
+        copied_bytes=target.constant("copy_bytes_per_ns") / clock,
     )

@@ -121,7 +121,7 @@ def traffic_cycles(tensors: Sequence[Tensor], target: Target) -> float:
         return nbytes / rates.l1_bytes
     if nbytes <= target.l2_bytes // 2:
         return nbytes / rates.l2_bytes
-    return nbytes / (rates.l3_bytes if nbytes <= target.l3_bytes // 2 else rates.memory_bytes)
+    return nbytes / (rates.l3_bytes if nbytes <= target.l3_bytes // 2 else rates.copied_bytes)
 
 
 def with_weights(ns: Array, nbytes: float, target: Target, threads: int) -> Array:

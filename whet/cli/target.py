@@ -1,0 +1,53 @@
+"""whet target: the machine that code is made for, and what is known about its speed."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from whet.cli.arguments import JsonOption, QuietOption
+from whet.cli.console import Reporter
+from whet.core.caching import FileCache
+from whet.core.config import process_config
+from whet.core.constants import CONSTANTS
+from whet.core.errors import UsageError, check
+from whet.core.target import Target, find_target, remember
+
+
+def target_command(
+    name: Annotated[
+        str, typer.Argument(metavar="[TARGET]", help="cpu (this machine) or the name of a preset.")
+    ] = "cpu",
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the constants of this machine, again.")
+    ] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show a target: vector unit, caches, cores, and the constants that kernels are chosen by."""
+    reporter = Reporter(quiet=quiet, as_json=json)
+    cache = FileCache(process_config().cache)
+    target = find_target(name, cache)
+    if measure:
+        check(name == "cpu", "WH1002", f"'{name}' is not this machine and cannot be measured",
+              kind=UsageError)  # fmt: skip
+        check(cache.config.enabled, "WH1002", "there is no cache to keep measurements in",
+              hint="set WHET_CACHE_ENABLED=1", kind=UsageError)  # fmt: skip
+        from whet.build.calibrate import calibrated_target  # loads LLVM: only when needed
+
+        remember(replace(target, calibration={}), cache)
+        target = calibrated_target(find_target(name, cache), cache, reporter.note)
+    constants = {constant: target.constant(constant) for constant in CONSTANTS}
+    document = {**json_format.loads(target.to_json()), "key": target.key, "constants": constants}
+    reporter.result(document, lambda: show(target, reporter))
+
+
+def show(target: Target, reporter: Reporter) -> None:
+    reporter.text(f"{target}\n{target.triple}, {target.cpu}, {' '.join(target.features)}\n")
+    for name, constant in CONSTANTS.items():
+        value = target.constant(name)
+        origin = "default" if value == constant.default else "measured"
+        reporter.text(f"{name:25}{value:>8.4g}  {origin:9} {constant.meaning}")
