@@ -15,7 +15,7 @@ import numpy as np
 
 from whet.core.dtypes import DType
 from whet.core.errors import WhetError
-from whet.core.types import Array
+from whet.core.types import Array, Shape
 from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.products import evaluate_fast
@@ -62,7 +62,7 @@ def _draw(task: Task, t: Placeholder, low: int, rng: np.random.Generator) -> Arr
         low = 0
     high = 1 if t.dtype.kind == "bool" else LARGEST
     strides = task.buffers[t].element_strides
-    if not t.type.size or all(s > 0 for s, d in zip(strides, t.shape) if d > 1):
+    if not t.type.size or not _overlap(t.shape, strides):
         return rng.integers(low, high + 1, t.shape).astype(t.dtype.numpy)
     steps = [abs(s) * (d - 1) for s, d in zip(strides, t.shape)]
     memory = rng.integers(low, high + 1, sum(steps) + 1).astype(t.dtype.numpy)
@@ -72,6 +72,16 @@ def _draw(task: Task, t: Placeholder, low: int, rng: np.random.Generator) -> Arr
         for n, (d, s) in enumerate(zip(t.shape, strides))
     )
     return np.broadcast_to(memory[places], t.shape).copy()
+
+
+def _overlap(shape: Shape, strides: Shape) -> bool:
+    """Whether several elements may lie at the same place."""
+    reach = 0
+    for stride, extent in sorted((abs(s), d) for s, d in zip(strides, shape) if d > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (extent - 1)
+    return False
 
 
 def _finite(array: Array) -> Array:
