@@ -25,6 +25,8 @@ from whet.cli.db import db_app
 from whet.cli.inspect import inspect_command
 from whet.cli.rules import rules_app
 from whet.cli.run import run_command
+from whet.cli.target import target_command
+from whet.cli.tune import tune_command
 from whet.core.errors import WhetError
 
 INTERNAL_ERROR, INTERRUPTED = 70, 130
@@ -44,6 +46,8 @@ app.command("run")(run_command)
 app.command("check")(check_command)
 app.command("bench")(bench_command)
 app.command("inspect")(inspect_command)
+app.command("target")(target_command)
+app.command("tune")(tune_command)
 app.add_typer(rules_app)
 app.add_typer(db_app, name="db")
 
