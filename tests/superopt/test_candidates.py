@@ -11,8 +11,11 @@ import pytest
 pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
 pytest.importorskip("z3", reason="the core of a set of rules needs the extra `rules` (z3)")
 
-from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet
-from whet.superopt.generate.kinds import plain
+from whet.core.types import Array, TensorType
+from whet.ir.tensor import Compute, Tensor, compute
+from whet.ops.base import REGISTRY, NoAlgebra, Op, operator
+from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet, Letter
+from whet.superopt.generate.kinds import Kind, plain
 from whet.superopt.generate.pools import GROUPS, MATRICES, TEN, Pool
 from whet.superopt.prune.candidates import Candidate, Catalogue, find_candidates
 
@@ -167,6 +170,45 @@ def test_exact_signs_find_what_random_functions_cannot() -> None:
     idempotent = _renamed("relu(relu(x)) = relu(x)")
     assert idempotent not in texts(find_candidates([RELU], 2))
     assert idempotent in texts(find_candidates([RELU], 2, exact=True))
+
+
+# ------------------------------------------------------------------- an operator from outside
+def test_an_operator_from_outside_the_package_needs_one_letter() -> None:
+    @operator("turned", "x")
+    class Turned(Op):
+        """The matrix with its columns in reverse order."""
+
+        def infer(self, x: TensorType) -> TensorType:
+            return x
+
+        def compute(self, x: Tensor) -> Compute:
+            last = x.shape[1] - 1
+            return compute(x.shape, lambda i, j: x[i, -j + last], "turned")
+
+        def reference(self, x: Array) -> Array:
+            return x[:, ::-1]
+
+        axioms = NoAlgebra("the generator finds it")
+
+    def propose(x: Kind) -> Iterator[Op]:
+        if len(x.shape) == 2:
+            yield Turned()
+
+    try:
+        letters = tuple(LETTERS[n] for n in ("relu", "matmul", "concat", "add"))
+        alphabet = Alphabet((*letters, Letter("turned", 1, propose)))
+        spelled = texts(find_candidates([Pool("turned", MATRICES.inputs[:5], alphabet)], 3))
+    finally:
+        del REGISTRY["turned"]
+    for rule in (
+        "turned(turned(x)) = x",
+        "turned(relu(x)) = relu(turned(x))",
+        "turned(matmul(x, w)) = matmul(x, turned(w))",
+        "turned(concat(x, y, axis=0)) = concat(turned(x), turned(y), axis=0)",
+        "turned(concat(x, y, axis=1)) = concat(turned(y), turned(x), axis=1)",
+    ):
+        assert _renamed(rule) in spelled, rule
+    assert _renamed("turned(matmul(x, w)) = matmul(turned(x), w)") not in spelled
 
 
 # -------------------------------------------------------------------------------------- funnel

@@ -23,7 +23,7 @@ from whet.core.errors import OperatorError
 from whet.core.types import Shape, TensorType
 from whet.ops.base import Op, show_attribute
 from whet.ops.movement import Concat, Split
-from whet.superopt.generate.kinds import axis_links, contracted_links
+from whet.superopt.generate.kinds import Link, axis_links, contracted_links
 from whet.superopt.prune.terms import Found, Lexicon, Term, variables
 from whet.superopt.rules.rule import Rule, Variable
 
@@ -118,6 +118,28 @@ def _first_shape(op: Op, types: tuple[TensorType, ...]) -> Shape:
     return first.shape
 
 
+WIDE = 7
+
+
+@cache
+def _links(
+    op: Op, shapes: tuple[Shape, ...], result: Shape
+) -> tuple[tuple[tuple[Link, ...], ...], ...]:
+    """The links of the outputs' axes.
+
+    An axis of extent 1 is broadcast, so its links show only when it is wider, if it may be.
+    """
+    wide = tuple(tuple(WIDE if d == 1 else d for d in s) for s in shapes)
+    if wide == shapes:
+        return axis_links(op, shapes)
+    try:
+        made = _first_shape(op, tuple(TensorType(s, f32) for s in wide))
+    except OperatorError:
+        return axis_links(op, shapes)
+    same = made == tuple(WIDE if d == 1 else d for d in result)
+    return axis_links(op, wide if same else shapes)
+
+
 class _Writer:
     """Writes the terms of one equation with general attributes."""
 
@@ -165,7 +187,7 @@ class _Writer:
             for i, a in links[1:]:
                 _unite(inner[links[0][0]][links[0][1]], inner[i][a])
         made = []
-        for axis, links in enumerate(axis_links(op, shapes)[output]):
+        for axis, links in enumerate(_links(op, shapes, result.shape)[output]):
             if isinstance(op, Concat) and axis == op.axis:
                 left, right = (e[axis] for e in inner)
                 made.append(Extent(result.shape[axis], UNKNOWN, (left, right)))
@@ -203,8 +225,8 @@ class _Writer:
             return f"[{parts[0]}, {parts[1]}]" if parts is not None else show_attribute(value)
         if name == "groups":
             return self._groups(term, value)
-        if name == "merged" and ("groups", value) in self.free:
-            return self.free["groups", value]
+        if name == "merged" and value == op.groups:  # type: ignore[attr-defined]
+            return self._attribute(term, op, "groups")
         if name == "pads" and (self.fixed or not self.one_padding):
             return self._half_kernel(term, op)
         if name in self.fixed:
@@ -227,14 +249,12 @@ class _Writer:
         return self.free[name, value]
 
     def _groups(self, term: Term, value: int) -> str:
-        """1 as it is; all channels, for filters of one channel by definition; a quotient of
-        known groups and what was merged; or a variable."""
+        """1 as it is; all channels, for constant filters (which have one channel); a quotient
+        of known groups and what was merged; or a variable."""
         if value == 1:
             return "1"
-        if len(term) == 4:
-            channels = self.extent(term[3])[1].root()
-            if (channels.text, channels.value) == (UNKNOWN, 1):
-                return str(self.extent(term[2])[1])
+        if len(term) == 4 and not isinstance(term[3], int) and len(term[3]) == 2:
+            return str(self.extent(term[2])[1])
         if ("groups", value) not in self.free:
             for (name, whole), letter in self.free.items():
                 for (other, merged), by in self.free.items():
