@@ -119,6 +119,17 @@ def test_wrong_expectations_are_noticed() -> None:
     assert "[7, 31]" in result.message
 
 
+def test_a_task_without_example_is_an_outcome() -> None:
+    def examples(task: Task) -> Example:
+        raise MemoryError("too large")
+
+    task = matmul_task(8, 8, 32)
+    with Measurer(examples) as measurer:
+        (result,) = measurer.measure(task, some_candidates(task, "contraction", 1), 1, TARGET)
+    assert result.outcome is Outcome.RUN_ERROR
+    assert "no example of the task: MemoryError: too large" in result.message
+
+
 def test_a_worker_killed_from_outside_is_replaced(measurer: Measurer) -> None:
     assert measure_fault(measurer, "right").ok
     worker = measurer.runner._worker

@@ -113,6 +113,10 @@ def test_fractions_and_narrow_types_are_not_exact() -> None:
     x = Placeholder("x0", (8,), f32)
     assert not is_exact(task_of(compute((8,), lambda i: x[i] * const(0.5, f32), "s0")))
     assert is_exact(task_of(compute((8,), lambda i: x[i] * const(2.0, f32), "s0")))
+    root = task_of(
+        compute((8,), lambda i: select(call("exp", x[i]) < const(2.0, f32), x[i], ZERO), "s0")
+    )
+    assert not is_exact(root)
     h = Placeholder("x0", (8,), f16)
     k = reduce_axis(8, "k")
     many = task_of(compute((8,), lambda i: cast(sum_(cast(h[k], f32), k) * 1000.0, f16), "s0"))

@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
 from whet.measure.builder import BUILD_SECONDS, Builder
@@ -58,7 +59,11 @@ class Measurer:
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
     ) -> list[Measured]:
         """How the trial of every candidate ended, in order."""
-        bench = self._bench_for(task, threads, target)
+        try:
+            bench = self._bench_for(task, threads, target)
+        except Exception as error:  # without expected results nothing is measured
+            text = f"no example of the task: {_first_line(error)}"
+            return [Measured(c, Outcome.RUN_ERROR, (), text) for c in candidates]
         found: dict[int, Measured] = {}
         lowered: dict[int, Lowered] = {}
         for number, candidate in enumerate(candidates):
@@ -89,7 +94,10 @@ class Measurer:
         seconds: float = COMPARE_SECONDS,
     ) -> Comparison:
         """Lets two candidates take turns, to find out whether the first is really faster."""
-        bench = self._bench_for(task, threads, target)
+        try:
+            bench = self._bench_for(task, threads, target)
+        except Exception as error:  # as above
+            return _undecided(Outcome.RUN_ERROR, _first_line(error))
         pair: list[Loadable] = []
         for one in (candidate, incumbent):
             made = lower(one, bench)
@@ -127,9 +135,9 @@ class Measurer:
         """The arrays of a task; those of the last one are kept, its constants packed."""
         last = self._bench
         if last is None or last.task.key != task.key:
-            self._bench = Bench(task, self.examples(task), target, threads, {})
+            self._bench = Bench(task, self.examples(task), target, threads, {}, {})
         elif (last.threads, last.target.key) != (threads, target.key):
-            self._bench = Bench(last.task, last.example, target, threads, last.packed)
+            self._bench = Bench(last.task, last.example, target, threads, last.packed, last.forms)
         assert self._bench is not None
         return self._bench
 
@@ -139,7 +147,11 @@ class Measurer:
 
     def _run(self, made: Lowered, code: bytes, build_ms: float, bench: Bench) -> Measured:
         place = _place(bench)
-        loadable = _loadable(made, code, bench)
+        try:
+            loadable = _loadable(made, code, bench)
+        except (WhetError, MemoryError, ValueError) as error:  # its constants cannot be packed
+            text = _first_line(error)
+            return Measured(made.candidate, Outcome.RUN_ERROR, (), text, build_ms, len(code))
         ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
         ok = ran.outcome is Outcome.OK
         samples = ran.samples[0] if ok else ()
@@ -157,6 +169,10 @@ def _loadable(made: Lowered, code: bytes, bench: Bench) -> Loadable:
 
 def _place(bench: Bench) -> tuple[str, str, int]:
     return bench.task.key, bench.target.key, bench.threads
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _undecided(outcome: Outcome, message: str) -> Comparison:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from whet.codegen.llvm.compile import ObjectJob
 from whet.codegen.llvm.emit import emit_program
@@ -37,6 +38,8 @@ class Bench:
     threads: int
     packed: dict[str, Array]
     """Constants in the order in which kernels read them, made once."""
+    forms: dict[str, Any]
+    """What sketches see in the task, found once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Lowered:
 def lower(candidate: Candidate, bench: Bench) -> Lowered | Measured:
     """The candidate's kernel, or why there is none."""
     try:
-        kernel, numeric = _kernel(candidate, bench.task)
+        kernel, numeric = _kernel(candidate, bench)
         reason = over_limit(kernel.program, bench.target)
         if reason is not None:
             return Measured(candidate, Outcome.LIMIT, (), reason)
@@ -71,14 +74,16 @@ def lower(candidate: Candidate, bench: Bench) -> Lowered | Measured:
     return Lowered(candidate, kernel, source, module.has_status, exact)
 
 
-def _kernel(candidate: Candidate, task: Task) -> tuple[Kernel, Numeric]:
+def _kernel(candidate: Candidate, bench: Bench) -> tuple[Kernel, Numeric]:
     if candidate.trace:
         trace = Trace.from_json(candidate.trace).with_holes(candidate.holes)
         first = trace.steps[0].kind if trace.steps else ""
         numeric = SKETCHES[first].numeric if first in SKETCHES else "exact"
-        return replay_kernel(trace, task, SYMBOL), numeric
+        return replay_kernel(trace, bench.task, SYMBOL), numeric
     sketch = find_sketch(candidate.sketch)
-    form = sketch.fits(task)
+    if candidate.sketch not in bench.forms:
+        bench.forms[candidate.sketch] = sketch.fits(bench.task)
+    form = bench.forms[candidate.sketch]
     if form is None:
         fail("WH2121", f"sketch '{candidate.sketch}' does not fit the task")
     return sketch.lower(form, candidate.holes, SYMBOL), sketch.numeric

@@ -112,7 +112,8 @@ def _limit(dtype: DType) -> float:
 def _bound(e: Expr, bounds: Mapping[Tensor, float]) -> float:
     """The largest magnitude that e and what is inside it can have; infinity if it may round."""
     if not e.dtype.is_float:
-        return 0.0 if not _reads_float(e) else math.inf
+        # Integers and conditions are as exact as the numbers that they are made from.
+        return max((_bound(c, bounds) for c in e.children()), default=0.0)
     match e:
         case Const(value=value):
             return abs(float(value)) if float(value).is_integer() else math.inf
@@ -127,8 +128,8 @@ def _bound(e: Expr, bounds: Mapping[Tensor, float]) -> float:
             return max(a, b, a * b)
         case Call(name="min" | "max" | "abs" | "neg", args=args):
             return max(_bound(a, bounds) for a in args)
-        case Select(then=then, other=other):
-            return max(_bound(then, bounds), _bound(other, bounds))
+        case Select(condition=condition, then=then, other=other):
+            return max(_bound(x, bounds) for x in (condition, then, other))
         case Cast(value=value) if value.dtype.is_float:
             return _bound(value, bounds)
         case Reduce(kind="sum", axes=axes, value=value):
@@ -136,7 +137,3 @@ def _bound(e: Expr, bounds: Mapping[Tensor, float]) -> float:
         case Reduce(kind="max" | "min", value=value):
             return _bound(value, bounds)
     return math.inf
-
-
-def _reads_float(e: Expr) -> bool:
-    return any(x.dtype.is_float for x in subexpressions(e))
