@@ -45,7 +45,7 @@ def contraction_costs(
     rates = rates_of(target)
     passes = rates.passes(lanes, c.reduce.dtype.bits)
     fma = mr * nv * passes / rates.operations
-    loads = mr / rates.broadcasts + nv * passes / rates.loads
+    loads = (mr + nv * rates.load_passes(lanes, c.reduce.dtype.bits)) / rates.loads
     # Broadcasts feed operations straight from memory where the set has that form.
     chains = rates.latency * np.ones_like(fma)
     cycle = np.maximum(np.maximum(fma, loads), chains)

@@ -27,10 +27,10 @@ class Rates:
     """How many such operations take as long as one on a vector of 512 bits."""
     latency: float
     """Cycles from an operation to one that needs its result."""
-    broadcasts: float
-    """Numbers loaded into all lanes of a vector."""
     loads: float
-    """Vectors of up to 256 bits loaded from the first cache."""
+    """Loads of vectors of up to 256 bits, or of a number into all lanes of any vector."""
+    wide_loads: float
+    """How many such loads take as long as one of 512 bits."""
     l1_bytes: float
     l2_bytes: float
     l3_bytes: float
@@ -38,24 +38,32 @@ class Rates:
     """Read and written when memory is copied."""
 
     def passes(self, lanes: Array, bits: int) -> Array:
-        """Slots of an operation on so many lanes."""
-        width = np.asarray(lanes) * bits
-        wide = np.maximum(1.0, width / 512 * self.wide_slots)
-        return np.where(width > 256, wide, 1.0)
+        """How many operations of up to 256 bits one on so many lanes amounts to."""
+        return _slots(lanes, bits, self.wide_slots)
+
+    def load_passes(self, lanes: Array, bits: int) -> Array:
+        """How many loads of up to 256 bits one of so many lanes amounts to."""
+        return _slots(lanes, bits, self.wide_loads)
+
+
+def _slots(lanes: Array, bits: int, wide: float) -> Array:
+    width = np.asarray(lanes) * bits
+    return np.where(width > 256, np.maximum(1.0, width / 512 * wide), 1.0)
 
 
 @lru_cache(maxsize=64)
 def rates_of(target: Target) -> Rates:
     clock = target.constant("cycles_per_ns")
     narrow, wide = target.constant("fma_per_ns_256"), target.constant("fma_per_ns_512")
+    loads, l1_bytes = target.constant("broadcasts_per_ns"), target.constant("l1_bytes_per_ns")
     return Rates(
         clock=clock,
         operations=narrow / clock,
         wide_slots=narrow / wide,
         latency=target.constant("fma_latency_ns") * clock,
-        broadcasts=target.constant("broadcasts_per_ns") / clock,
-        loads=target.constant("l1_bytes_per_ns") / 32 / clock,
-        l1_bytes=target.constant("l1_bytes_per_ns") / clock,
+        loads=loads / clock,
+        wide_loads=loads * (512 // 8) / l1_bytes,
+        l1_bytes=l1_bytes / clock,
         l2_bytes=target.constant("l2_bytes_per_ns") / clock,
         l3_bytes=target.constant("l3_bytes_per_ns") / clock,
         copied_bytes=target.constant("copy_bytes_per_ns") / clock,

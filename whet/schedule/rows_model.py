@@ -101,12 +101,13 @@ def _run_cycles(
     """Cycles for one run along the axis, `chain` between operations on one accumulator."""
     used = np.minimum(lanes, 1 << (axis.extent.bit_length() - 1))
     passes = rates.passes(used, value.dtype.bits)
+    load_passes = rates.load_passes(used, value.dtype.bits)
     work = (operations(value) + extra) * passes
     loads = np.zeros(len(lanes))
     for read in reads(value):
         step = lane_step(read, axis)
         gathered = step is None or step > 1
-        loads = loads + (used if gathered else passes if step == 1 else 0.1)
+        loads = loads + (used if gathered else load_passes if step == 1 else 0.1)
         work = work + (2 * used if gathered else 0.0)
     per_vector = np.maximum(work / rates.operations, loads / rates.loads)
     flying = np.maximum(1, np.minimum(vectors, axis.extent // used))

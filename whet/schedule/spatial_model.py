@@ -117,6 +117,7 @@ class _Tally:
         bits = max(8, s.stage.target.dtype.bits)
         self.rates = rates_of(target)
         self.passes = float(self.rates.passes(np.asarray(lanes), bits))
+        self.load_passes = float(self.rates.load_passes(np.asarray(lanes), bits))
         self.operations = self.loads = self.bytes = 0.0
         self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
 
@@ -141,7 +142,7 @@ class _Tally:
             return
         size = read.dtype.itemsize
         if step == 1 or self.is_stored_to_fit(read):
-            self.loads += places * self.nv * self.passes
+            self.loads += places * self.nv * self.load_passes
             self.bytes += places * self.nv * self.lanes * size
             return
         apart = lane_places(read, self.s.vector, self.lanes)

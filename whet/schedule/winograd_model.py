@@ -117,7 +117,8 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     # The products.
     depth = w.channels * w.reach
     fma = mr * nv * passes / rates.operations
-    loads = mr / rates.broadcasts + nv * passes * (1 + holes["prefetch"] / 2) / rates.loads
+    panel_loads = nv * rates.load_passes(lanes, w.reduce.dtype.bits)
+    loads = (mr + panel_loads * (1 + holes["prefetch"] / 2)) / rates.loads
     step = np.maximum(np.maximum(fma, loads), rates.latency)
     per_tile = step * depth + 12 + mr * nv * passes * 2
     if w.shifts:  # a register tile stays within one image
