@@ -12,6 +12,7 @@ from whet.cli.arguments import JsonOption, QuietOption, SeedOption
 from whet.cli.console import Reporter
 from whet.core.errors import MismatchError, UsageError, check, fail
 from whet.core.executor import Executor, LocalProcesses, Serial
+from whet.core.ray_executor import RayCluster
 from whet.superopt.rules.drawing import draw, explain
 from whet.superopt.rules.files import (
     family,
@@ -35,7 +36,10 @@ WriteOption = Annotated[
     Path | None, typer.Option("--write", metavar="FOLDER", help="Store the proved rules there.")
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", help="Processes; 1 stays in this one.")
+    int, typer.Option("--workers", metavar="N", help="Workers; 1 process stays in this one.")
+]
+ExecutorOption = Annotated[
+    str, typer.Option("--executor", metavar="processes|ray", help="Where the workers are.")
 ]
 RuleArgument = Annotated[str, typer.Argument(metavar="RULE", help="Its name or hash, or a part.")]
 
@@ -56,7 +60,12 @@ def find_rule(name: str, folder: Path | None) -> Rule:
     return found[0]
 
 
-def executor_for(workers: int) -> Executor:
+def executor_for(kind: str, workers: int) -> Executor:
+    """Where work is done; results do not depend on it."""
+    check(kind in ("processes", "ray"), "WH3007", f"there is no executor '{kind}'",
+          hint="processes or ray", kind=UsageError)  # fmt: skip
+    if kind == "ray":
+        return RayCluster(workers=workers)
     return Serial() if workers == 1 else LocalProcesses(workers)
 
 
@@ -113,6 +122,7 @@ def verify_command(
         int, typer.Option(metavar="N", help="Also try N rules made false on purpose.")
     ] = 0,
     workers: WorkersOption = 1,
+    executor: ExecutorOption = "processes",
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -127,11 +137,12 @@ def verify_command(
         if files
         else known_rules(rules)
     )
-    reports = _run_gates(candidates, seed, workers, reporter)
+    runner = executor_for(executor, workers)
+    reports = _run_gates(candidates, seed, runner, reporter)
     proved = tuple(r.rule for r in reports if r.outcome == "proved")
     kills, escaped = ("", 0)
     if mutants:
-        kills, escaped = _try_mutants(proved, mutants, seed, workers, reporter)
+        kills, escaped = _try_mutants(proved, mutants, seed, runner, reporter)
     if write is not None:
         write_folder(proved, write)
     document = {
@@ -159,17 +170,17 @@ def verify_command(
 
 
 def _run_gates(
-    candidates: tuple[Rule, ...], seed: int, workers: int, reporter: Reporter
+    candidates: tuple[Rule, ...], seed: int, executor: Executor, reporter: Reporter
 ) -> tuple[Report, ...]:
     # The gates bring z3, which listing and using rules must not need.
     from whet.superopt.verify.gates import verify_all
 
     with reporter.steps("rules", len(candidates)) as done:
-        return verify_all(candidates, seed, executor_for(workers), lambda *_: done(), batch=1)
+        return verify_all(candidates, seed, executor, lambda *_: done(), batch=1)
 
 
 def _try_mutants(
-    rules: tuple[Rule, ...], wanted: int, seed: int, workers: int, reporter: Reporter
+    rules: tuple[Rule, ...], wanted: int, seed: int, executor: Executor, reporter: Reporter
 ) -> tuple[str, int]:
     """How many false rules each gate notices, and how many got through."""
     from whet.superopt.verify.mutants import judge_mutants, summary
@@ -177,7 +188,7 @@ def _try_mutants(
     check(bool(rules), "WH3007", "there are no proved rules to make mutants of", kind=UsageError)
     tasks = [(rule, seed, -(-wanted // len(rules))) for rule in rules]
     with reporter.steps("mutants of rules", len(rules)) as done:
-        found = executor_for(workers).map(judge_mutants, tasks, progress=lambda *_: done())
+        found = executor.map(judge_mutants, tasks, progress=lambda *_: done())
     kills = [k for one in found for k in one]
     for k in kills:
         if k.passed:
@@ -207,6 +218,7 @@ def generate_command(
         Path | None, typer.Option(metavar="FOLDER", help="Keep and reuse finished parts there.")
     ] = None,
     workers: WorkersOption = 1,
+    executor: ExecutorOption = "processes",
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -221,14 +233,14 @@ def generate_command(
         check(name in POOLS, "WH3007", f"there is no pool '{name}'", hint=", ".join(POOLS),
               kind=UsageError)  # fmt: skip
     chosen = [POOLS[name] for name in pool or ["ten"]]
-    executor = executor_for(workers)
+    runner = executor_for(executor, workers)
     with reporter.working("enumerating graphs"):
-        found = find_candidates(chosen, size, seed=seed, executor=executor, folder=resume)
+        found = find_candidates(chosen, size, seed=seed, executor=runner, folder=resume)
     forms = tuple(
         tuple(dataclasses.replace(f, core=c.in_core) for f in c.forms) for c in found.candidates
     )
     with reporter.steps("rules", len(forms)) as done:
-        reports = verify_forms(forms, seed, executor, lambda *_: done())
+        reports = verify_forms(forms, seed, runner, lambda *_: done(), batch=1)
     proved = tuple(r.rule for r in reports if r.outcome == "proved")
     if write is not None:
         write_folder(proved, write)

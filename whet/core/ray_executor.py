@@ -1,0 +1,90 @@
+"""Running one function over many items on a Ray cluster, or on a local Ray (extra `ray`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, TypeVar
+
+from whet.core.errors import fail
+from whet.core.executor import Cancelled, Progress
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class RayCluster:
+    """Workers of a Ray cluster.
+
+    Without an address a local Ray is started for each `map` and stopped after it.
+    """
+
+    address: str | None = None
+    workers: int = 0
+    """How many items run at once; 0 means as many as the cluster has processors."""
+
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        *,
+        progress: Progress | None = None,
+        cancel: Event | None = None,
+    ) -> list[R]:
+        if not items:
+            return []
+        ray = _ray()
+        started = not ray.is_initialized()
+        if started:
+            own = {} if self.address else {"num_cpus": self.workers or None}
+            ray.init(self.address, include_dashboard=False, log_to_driver=False, **own)
+        try:
+            return self._map(ray, function, items, progress, cancel)
+        finally:
+            if started:
+                ray.shutdown()
+
+    def _map(
+        self,
+        ray: Any,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        progress: Progress | None,
+        cancel: Event | None,
+    ) -> list[R]:
+        task = ray.remote(function)
+        limit = self.workers or int(ray.cluster_resources().get("CPU", 1))
+        results: dict[int, R] = {}
+        running: dict[Any, int] = {}
+        position = 0
+        while len(results) < len(items):
+            stopped = cancel is not None and cancel.is_set()
+            while not stopped and position < len(items) and len(running) < limit:
+                running[task.remote(items[position])] = position
+                position += 1
+            if not running:
+                raise Cancelled
+            for done in ray.wait(list(running), num_returns=1)[0]:
+                results[running.pop(done)] = _result(ray, done)
+                if progress is not None:
+                    progress(len(results), len(items))
+        return [results[n] for n in range(len(items))]
+
+
+def _result(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        fail("WH1004", f"a worker of the Ray cluster ended before its work was done: {error}")
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        fail("WH1002", "Ray is not installed", hint="pip install 'whet[ray]'")
+    return ray
