@@ -118,9 +118,11 @@ def test_unused_inputs_and_scalars() -> None:
     x, y, _ = inputs = inputs_of(b, (), (), (7,))
     graph = graph_of([b.one(Add(), x, y)], inputs)
     arrays = (np.array(2, np.float32), np.array(3, np.float32), np.zeros(7, np.float32))
-    (result,) = native(graph)(arrays)
-    assert result.shape == ()
-    assert result == 5
+    executable = native(graph)
+    for given in (arrays, (np.float32(2), np.float32(3), arrays[2])):
+        (result,) = executable(given)  # type: ignore[arg-type]
+        assert result.shape == ()
+        assert result == 5
 
 
 def test_empty_tensors() -> None:
@@ -199,15 +201,16 @@ def test_host_operators_run_between_segments() -> None:
     assert any("depends on data" in line for line in executable.report.reference)
 
 
-def test_bodies_are_compiled() -> None:
+@pytest.mark.parametrize("shape", [(), (5,)])
+def test_bodies_are_compiled(shape: tuple[int, ...]) -> None:
     b = GraphBuilder()
-    state = TensorType((5,), f32)
-    x, s = b.input("x", TensorType((7, 5), f32)), b.input("s", state)
+    state = TensorType(shape, f32)
+    x, s = b.input("x", TensorType((7, *shape), f32)), b.input("s", state)
     scan = Scan(OpBody(Add(), (state, state)), 7, 1, (0,))
     outputs = b.results(scan, s, x)
     graph = graph_of(outputs, [x, s])
     rng = np.random.default_rng(0)
-    arrays = (rng.standard_normal((7, 5)).astype(np.float32), np.zeros(5, np.float32))
+    arrays = (rng.standard_normal((7, *shape)).astype(np.float32), np.zeros(shape, np.float32))
     check_native(graph, arrays, "scan")
 
 

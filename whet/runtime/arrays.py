@@ -84,5 +84,8 @@ _READY = _C_CONTIGUOUS | _ALIGNED
 
 
 def is_ready(array: Array) -> bool:
-    """True when native code can read the array where it lies."""
-    return array.flags.num & _READY == _READY
+    """True when native code can read the array where it lies.
+
+    NumPy's scalars look like arrays but keep their value elsewhere.
+    """
+    return isinstance(array, np.ndarray) and array.flags.num & _READY == _READY
