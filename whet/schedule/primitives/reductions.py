@@ -9,7 +9,7 @@ from typing import Literal
 
 from whet.core.errors import ScheduleError, check, fail
 from whet.ir.affine import free_symbols
-from whet.ir.expr import Expr, Read, Var
+from whet.ir.expr import Const, Expr, Read, Var
 from whet.ir.program import Allocate, Buffer, If, Loop, Program, Stmt, Store, substitute_block
 from whet.schedule.nest import identity_element, loop as nest_loop
 from whet.schedule.primitives.dependence import Update, as_update
@@ -181,11 +181,13 @@ def _stage(
     buffer = start.buffer
     around = path_to(program.body, nest)
     loops = [s for s in around if isinstance(s, Loop)]
-    axes = tuple(s.var for s in loops)
+    index = start.indices
+    moving = sorted(str(i) for i in index if not isinstance(i, Const))
+    axes = sorted(str(s.var) for s in loops if s.var in index or static_extent(s) > 1)
     bodies = [s.body for s in loops]
     plain = len(loops) == len(around) and all(len(b) == 1 for b in bodies[:-1])
     alone = plain and bool(loops) and bodies[-1] == (start, nest)
-    check(alone and set(axes) == set(start.indices) and len(axes) == len(start.indices), "WH2106",
+    check(alone and axes == moving, "WH2106",
           f"the loops around the reduction over '{old.var}' are not the axes of "
           f"'{buffer.name}' alone", kind=ScheduleError)  # fmt: skip
     check(not any(r.tensor is buffer for r in reads_in((nest,)) if r is not _own(update)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace as with_fields
 from whet.core.errors import ScheduleError, check, fail
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.bounds import Interval, bounds
-from whet.ir.expr import Expr, Read, Var, all_of, as_expr
+from whet.ir.expr import Const, Expr, Read, Var, all_of, as_expr
 from whet.ir.program import Allocate, Buffer, If, Loop, Program, Stmt, Store, substitute_block
 from whet.ir.tensor import subexpressions
 from whet.schedule.access import map_expr
@@ -33,10 +33,13 @@ from whet.schedule.primitives.tree import (
 
 @dataclass(frozen=True, eq=False)
 class _Nest:
-    """The statement that defines a whole buffer: loops over its axes around `body`."""
+    """The statement that defines a whole buffer: loops over its axes around `body`.
+
+    An axis of extent 1 may have no variable: its index is 0.
+    """
 
     stmt: Stmt
-    axes: tuple[Var, ...]
+    axes: tuple[Var | None, ...]
     body: Block
 
 
@@ -54,18 +57,20 @@ def _defining_nest(program: Program, buffer: Buffer) -> _Nest:
     own = all(r.indices == index for r in reads_in(found) if r.tensor is buffer)
     axes: list[Var] = []
     body: Block = (stmt,)
-    while len(body) == 1 and isinstance(body[0], Loop) and body[0].var in index:
+    while len(body) == 1 and isinstance(body[0], Loop):
         inner = body[0]
-        if static_extent(inner) == buffer.shape[index.index(inner.var)]:
-            axes.append(inner.var)
-            body = inner.body
-        else:
+        if inner.var not in index and static_extent(inner) > 1:
             break
-    check(same and own and len(set(index)) == len(index) and set(axes) == set(index), "WH2105",
+        if inner.var in index:
+            if static_extent(inner) != buffer.shape[index.index(inner.var)]:
+                break
+            axes.append(inner.var)
+        body = inner.body
+    moving = [i for i in index if not isinstance(i, Const)]
+    check(same and own and sorted(map(str, moving)) == sorted(map(str, axes)), "WH2105",
           f"the loops over '{buffer.name}' have been changed already",
           hint="move or inline a stage before its loops are split", kind=ScheduleError)  # fmt: skip
-    ordered = tuple(v for v in index if isinstance(v, Var))
-    return _Nest(stmt, ordered, body)
+    return _Nest(stmt, tuple(i if isinstance(i, Var) else None for i in index), body)
 
 
 def inline(program: Program, buffer: str) -> Program:
@@ -96,7 +101,8 @@ def inline(program: Program, buffer: str) -> Program:
         def change(x: Expr) -> Expr | None:
             if isinstance(x, Read) and x.tensor is old:
                 at = [value(i) for i in x.indices]
-                return substitute(store.value, dict(zip(nest.axes, at)))
+                places = {v: i for v, i in zip(nest.axes, at) if v is not None}
+                return substitute(store.value, places)
             return None
 
         return map_expr(e, change)
@@ -179,9 +185,9 @@ def _produce(
 ) -> Sequence[Stmt]:
     """The nest over the box alone; positions outside the buffer are left out."""
     # The nest leaves its old place, so its names are free for the new one.
-    variables = nest.axes
-    starts = zip(nest.axes, region.start)
-    places: dict[Expr, Expr] = {v: start + v for v, start in starts}
+    boxes = zip(nest.axes, region.start, region.shape, buffer.shape)
+    axes = [(v, start, size, extent) for v, start, size, extent in boxes if v is not None]
+    places: dict[Expr, Expr] = {v: start + v for v, start, _, _ in axes}
     body = substitute_block(nest.body, places)
     moved = move_accesses(
         body, buffer, local, lambda i: tuple(x - s for x, s in zip(i, region.start))
@@ -190,15 +196,15 @@ def _produce(
         v: Interval(0, n - 1)
         for v, n in extents_of([*path_to(program.body, target), target]).items()
     }
-    ranges.update({v: Interval(0, n - 1) for v, n in zip(variables, region.shape)})
+    ranges.update({v: Interval(0, size - 1) for v, _, size, _ in axes})
     inside: list[Expr] = []
-    for v, extent in zip(nest.axes, buffer.shape):
+    for v, _, _, extent in axes:
         reach = bounds(places[v], ranges)
         if reach.low < 0:
             inside.append(as_expr(0) <= places[v])
         if reach.high >= extent:
             inside.append(places[v] < extent)
     result: Block = (If(all_of(inside), moved),) if inside else moved
-    for new, extent in zip(reversed(variables), reversed(region.shape)):
-        result = (nest_loop(new, extent, *result),)
+    for v, _, size, _ in reversed(axes):
+        result = (nest_loop(v, size, *result),)
     return result
