@@ -16,6 +16,7 @@ from whet.graph.graph import Constant, Graph, Node, Value
 from whet.tasks.structure import (
     Structure,
     axes_without_gaps,
+    has_dense_window,
     structure_of,
     vector_axis_of_contraction,
     zero_border,
@@ -74,6 +75,7 @@ def choose_layouts(graph: Graph) -> Layouts:
             if need is not None:
                 border[value] = _wider(border.get(value), need)
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
+    inner = _worth_converting(graph, found, inner)
     _spread(graph, found, inner)
     changed = {
         v: a
@@ -81,6 +83,45 @@ def choose_layouts(graph: Graph) -> Layouts:
         if not isinstance(v, Constant) and not _is_row_major(v.tensor_type.shape, a)
     }
     return Layouts(changed, border)
+
+
+def _worth_converting(
+    graph: Graph, found: Mapping[Node, Structure | None], inner: dict[Value, int]
+) -> dict[Value, int]:
+    """The wishes of parts of the graph that gain from another layout.
+
+    A product without a window runs as well along either axis, so parts that hold nothing else
+    stay as they are and need no conversion at the model's edges.
+    """
+    part = _Parts()
+    wanting: list[Value] = []
+    for node, s in found.items():
+        if s is None or s.is_movement:
+            continue
+        values = [v for v in (*node.inputs, *node.results) if not isinstance(v, Constant)]
+        for v in values[1:]:
+            part.join(values[0], v)
+        if has_dense_window(s) or axes_without_gaps(s):
+            wanting += node.results
+    gaining = {part.root(v) for v in wanting}
+    return {v: axis for v, axis in inner.items() if part.root(v) in gaining}
+
+
+class _Parts:
+    """Disjoint sets of values that share a layout."""
+
+    def __init__(self) -> None:
+        self.parent: dict[Value, Value] = {}
+
+    def root(self, v: Value) -> Value:
+        while v in self.parent:
+            v = self.parent[v]
+        return v
+
+    def join(self, a: Value, b: Value) -> None:
+        a, b = self.root(a), self.root(b)
+        if a is not b:
+            self.parent[b] = a
 
 
 def _is_row_major(shape: Shape, inner: int) -> bool:

@@ -123,6 +123,17 @@ def vector_axis_of_contraction(
     return number, other, max(inner)[1] if inner else len(other.indices) - 1
 
 
+def has_dense_window(s: Structure) -> bool:
+    """True for a sum of products over a window in which all channels mix: a convolution."""
+    found = s.contraction
+    if found is None:
+        return False
+    _, _, left, right = found
+    return sum(map(_is_window, (left, right))) == 1 and bool(
+        vector_axis_of_contraction(s, frozenset())
+    )
+
+
 def axes_without_gaps(s: Structure) -> dict[Tensor, int]:
     """Contiguous axes for a stage whose phases leave gaps along its last axis.
 
