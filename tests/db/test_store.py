@@ -233,7 +233,7 @@ def test_a_file_without_write_permission_is_opened_for_reading(
 
 
 def test_a_missing_file_cannot_be_read(path: Path) -> None:
-    with pytest.raises(WhetError, match="cannot be read") as missing:
+    with pytest.raises(WhetError, match="there is no tuning database") as missing:
         Database(path, read_only=True)
     assert missing.value.code == "WH4101"
 

@@ -6,15 +6,20 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
+from whet.db.store import Database
 from whet.measure.measurer import Measurer
+from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
+from whet.schedule.default import default_choice
 from whet.schedule.sketch import SKETCHES
+from whet.schedule.trace import Step, Trace, trace_of
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
@@ -101,6 +106,28 @@ def test_real_candidates_are_right(measurer: Measurer, threads: int) -> None:
         assert all(0 < s < 1 for s in r.samples)
         assert r.build_ms > 0
         assert r.code_bytes > 0
+
+
+def test_traces_are_measured_and_recorded(measurer: Measurer, tmp_path: Path) -> None:
+    task = matmul_task(16, 16, 32)
+    trace = trace_of(default_choice(task, TARGET, 1))
+    naive = Trace((Step("parallel", loop="i"),), {})
+    candidates = [
+        Candidate("trace", trace.holes, trace.to_json()),
+        Candidate("trace", {}, naive.to_json()),
+        Candidate("trace", {}, "no trace"),
+    ]
+    results = measurer.measure(task, candidates, 1, TARGET)
+    assert [r.outcome for r in results] == ["ok", "ok", "build_error"], results
+    with Database(tmp_path / "records.db") as database:
+        database.add(record_of(r, task, TARGET, 1) for r in results)
+        best = database.best(task.key, TARGET, 1)
+        assert database.stats().measurements == {"build_error": 1, "ok": 2}
+    assert best is not None
+    assert best.checked
+    assert best.seconds == min(r.seconds for r in results)
+    assert Trace.from_json(best.trace).steps
+    assert best.workload.class_key == matmul_task(8, 40, 64).class_key
 
 
 def test_wrong_expectations_are_noticed() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from whet.core.errors import fail
+from whet.core.errors import check, fail
 from whet.db.schema import MIGRATIONS, VERSION_TABLE
 
 BUSY_SECONDS = 60.0
@@ -97,6 +97,8 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     """The file as it is.  Where nothing can be written beside it, nobody else can change it."""
+    check(path.exists(), "WH4101", f"there is no tuning database '{path}'",
+          hint="tuning a model makes one")  # fmt: skip
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?{mode}",
