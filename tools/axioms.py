@@ -14,14 +14,16 @@ from pathlib import Path
 import whet.superopt.verify
 from whet.core.executor import LocalProcesses
 from whet.superopt.verify.axioms import RECORD, Examined, examine, laws, usable, write_record
+from whet.superopt.verify.lemmas import LEMMAS
 
+EVERY = {**laws(), **LEMMAS}
 FOLDER = Path(whet.superopt.verify.__file__).parent
 
 
 def examine_named(task: tuple[str, int]) -> Examined:
     """For an executor: the law of this name."""
     name, shapes = task
-    return examine(name, laws()[name], shapes)
+    return examine(name, EVERY[name], shapes)
 
 
 def main() -> int:
@@ -29,12 +31,12 @@ def main() -> int:
     parser.add_argument("--shapes", type=int, default=16, help="shapes per law and ranks")
     parser.add_argument("--check", action="store_true", help="write nothing")
     arguments = parser.parse_args()
-    names = [name for name, law in laws().items() if usable(law)]
+    names = [name for name, law in EVERY.items() if usable(law)]
     tasks = [(name, arguments.shapes) for name in names]
     results = dict(zip(names, LocalProcesses().map(examine_named, tasks)))
     for name, result in results.items():
         if result.counterexample is not None:
-            print(f"ALARM {name}: {laws()[name].text}\n  {result.counterexample}")
+            print(f"ALARM {name}: {EVERY[name].text}\n  {result.counterexample}")
     text = write_record(results)
     held = sum(bool(r.axioms) for r in results.values())
     instances = sum(len(r.axioms) for r in results.values())

@@ -91,8 +91,9 @@ def axioms_of(name: str, law: Law) -> tuple[Axiom, ...]:
 
 @dataclass(frozen=True)
 class Examined:
-    """What testing a law found: the ranks at which it holds, or why it is false."""
+    """What testing a law found: the ranks at which it holds, or why it is not used."""
 
+    law: Law
     axioms: tuple[Axiom, ...]
     counterexample: Counterexample | None = None
     problem: str = ""
@@ -113,8 +114,8 @@ def examine(name: str, law: Law, shapes: int = SHAPES_PER_AXIOM) -> Examined:
         if verdict.passed:
             found.append(Axiom(name, read, variant, verdict.at[:SHAPES_KEPT]))
         elif variant == own:
-            return Examined((), verdict.counterexample, verdict.problem)
-    return Examined(tuple(found))
+            return Examined(law, (), verdict.counterexample, verdict.problem)
+    return Examined(law, tuple(found))
 
 
 # -------------------------------------------------------------------------------------- record
@@ -130,13 +131,12 @@ def digest(law: Law) -> str:
 
 def write_record(examined: Mapping[str, Examined]) -> str:
     """The text of the record: every law with the ranks at which it holds and the shapes that
-    were tried there."""
-    lines = ["# Laws that survived testing, at which ranks, and on which shapes."]
+    were tried there.  A law without ranks is not used."""
+    lines = ["# Laws, the ranks at which they survived testing, and some of the shapes tried."]
     for name, result in sorted(examined.items()):
-        if not result.axioms:
-            continue
-        law = result.axioms[0].law.law
-        lines += ["", f"law {name} {digest(law)}", f"  # {law.text}"]
+        lines += ["", f"law {name} {digest(result.law)}", f"  # {result.law.text}"]
+        if result.problem or result.counterexample:
+            lines.append(f"  # not used: {result.counterexample or result.problem}")
         for axiom in result.axioms:
             ranks = " ".join(f"{n}={r}" for n, r in axiom.ranks)
             lines.append(f"  ranks {ranks}".rstrip())

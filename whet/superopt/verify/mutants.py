@@ -97,7 +97,7 @@ def judge(mutant: Mutant, prover: Prover, seed: int = 0) -> Kills:
     tested = claim(mutant.rule)
     numeric = check_identity(tested, seed)
     symbolic = check_bounded(tested, seed)
-    proof = prover.prove(tested, assignments(tested, 8, seed))
+    proof = prover.prove(tested, numeric.at)
     return Kills(mutant, not proof.proved, not numeric.passed, not symbolic.passed)
 
 

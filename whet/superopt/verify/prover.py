@@ -40,7 +40,8 @@ class Proof:
 class Prover:
     """Proves claims from laws; the laws are translated once per set of ranks."""
 
-    def __init__(self, known: dict[str, Law] | None = None) -> None:
+    def __init__(self, known: dict[str, Law] | None = None, timeout_ms: int = TIMEOUT_MS) -> None:
+        self.timeout_ms = timeout_ms
         self.laws = {n: w for n, w in (known or laws()).items() if usable(w)}
         self.language = Language()
         self.translated: dict[Axiom, tuple[Any, ...]] = {}
@@ -163,7 +164,7 @@ class Prover:
 
     def core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
         """Axioms that make the given formulas contradictory, or None."""
-        solver = _solver()
+        solver = _solver(self.timeout_ms)
         tracked: dict[str, Axiom] = {}
         for axiom in axioms:
             for formula in self.translate(axiom):
@@ -177,9 +178,9 @@ class Prover:
         return list(dict.fromkeys(tracked[str(c)] for c in solver.unsat_core()))
 
 
-def _solver() -> Any:
+def _solver(timeout_ms: int) -> Any:
     solver = z3.SimpleSolver()
-    solver.set("timeout", TIMEOUT_MS)
+    solver.set("timeout", timeout_ms)
     solver.set("auto_config", False)
     solver.set("mbqi", False)
     solver.set("random_seed", 0)
