@@ -137,6 +137,13 @@ class Allocate(Stmt):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Transpose(Stmt):
+    """tile = tile.T, for a square tile of registers whose extent is a power of two."""
+
+    tile: Buffer
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Prefetch(Stmt):
     """A hint that buffer[indices] will be read soon.  It means nothing, even out of bounds."""
 
@@ -186,6 +193,8 @@ def _lines(stmt: Stmt) -> list[str]:
             where = "" if buffer.scope == "memory" else f" in {buffer.scope}s"
             first = f"{buffer.name} = allocate {buffer.type}{where}"
             return [first, *(line for s in body for line in _lines(s))]
+        case Transpose(tile=tile):
+            return [f"transpose {tile.name}"]
         case Prefetch(buffer=buffer, indices=indices):
             return [f"prefetch {buffer.name}[{', '.join(map(str, indices))}]"]
     raise AssertionError(type(stmt))
@@ -215,6 +224,8 @@ def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
             return Allocate(buffer, substitute_block(body, values))
         case While(condition=condition, body=body):
             return While(substitute(condition, values), substitute_block(body, values))
+        case Transpose():
+            return stmt
         case Prefetch(buffer=buffer, indices=indices):
             return Prefetch(buffer, tuple(substitute(i, values) for i in indices))
     raise AssertionError(type(stmt))
@@ -254,6 +265,8 @@ def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) 
         case Allocate(buffer=buffer, body=body):
             scratch = np.zeros(buffer.shape, buffer.dtype.numpy)
             _run_block(body, {**memory, buffer: scratch}, env)
+        case Transpose(tile=tile):
+            memory[tile][...] = memory[tile].T.copy()
 
 
 def _position(

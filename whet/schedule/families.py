@@ -16,6 +16,7 @@ from whet.schedule import (
     rows_model,
     spatial,
     spatial_model,
+    transposed,
     winograd,
     winograd_model,
 )
@@ -100,5 +101,15 @@ ROWS = add_sketch(
         rows_model.row_holes,
         rows_model.row_costs,
         rows.lower_rows,
+    )
+)
+TRANSPOSED = add_sketch(
+    Family(
+        "transposed",
+        transposed.find_transposed,
+        transposed.TransposedTiling,
+        transposed.transposed_holes,
+        transposed.transposed_costs,
+        transposed.lower_transposed,
     )
 )

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from whet.core.dtypes import DType, i64
 from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, LoopKind, Prefetch, Stmt, Store
+from whet.ir.program import (
+    Allocate,
+    Buffer,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    Prefetch,
+    Stmt,
+    Store,
+    Transpose,
+)
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import flat_buffer
 from whet.tasks.task import Task
@@ -87,6 +98,8 @@ def read_buffers(stmt: Stmt) -> list[Buffer]:
             return within(*indices, value)
         case Prefetch(indices=indices):
             return within(*indices)
+        case Transpose():
+            return []
         case Loop(body=body) | Allocate(body=body):
             return [b for inner in body for b in read_buffers(inner)]
         case Let(value=value, body=body):

@@ -20,6 +20,7 @@ from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.operand import Operand, literal
 from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import require_code
+from whet.codegen.llvm.transpose import transpose_tile
 from whet.codegen.llvm.values import ValueWriter
 from whet.core.dtypes import bool_, i64
 from whet.ir.expr import Const, Expr, Var, const
@@ -33,6 +34,7 @@ from whet.ir.program import (
     Program,
     Stmt,
     Store,
+    Transpose,
     While,
     substitute_block,
 )
@@ -109,6 +111,8 @@ class _StatementWriter:
                 self.block(body)
             case Prefetch(buffer=buffer, indices=indices):
                 self.values.prefetch(buffer, indices)
+            case Transpose(tile=tile):
+                transpose_tile(self.function, self.values.storage, tile)
             case _:
                 raise AssertionError(type(stmt))
 
