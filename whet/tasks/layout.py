@@ -8,6 +8,7 @@ at the model's edges.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,9 @@ from whet.tasks.structure import (
     zero_border,
 )
 from whet.tasks.task import Border
+
+WIDE = 16
+"""Elements that fill the widest vectors there are."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def _worth_converting(
     """The wishes of parts of the graph that gain from another layout.
 
     A product without a window runs as well along either axis, so parts that hold nothing else
-    stay as they are and need no conversion at the model's edges.
+    stay as they are and need no conversion at the model's edges, unless their rows are short.
     """
     part = _Parts()
     wanting: list[Value] = []
@@ -101,10 +105,17 @@ def _worth_converting(
         values = [v for v in (*node.inputs, *node.results) if not isinstance(v, Constant)]
         for v in values[1:]:
             part.join(values[0], v)
-        if has_dense_window(s) or axes_without_gaps(s):
+        wishes = any(_short_rows(v.tensor_type.shape, inner[v]) for v in node.results if v in inner)
+        if has_dense_window(s) or axes_without_gaps(s) or wishes:
             wanting += node.results
     gaining = {part.root(v) for v in wanting}
     return {v: axis for v, axis in inner.items() if part.root(v) in gaining}
+
+
+def _short_rows(shape: Shape, axis: int) -> bool:
+    """True when what lies behind an axis fills vectors badly: 49 pixels take 64 lanes."""
+    behind = math.prod(shape[axis + 1 :])
+    return behind > 1 and -(-behind // WIDE) * WIDE > 1.2 * behind
 
 
 class _Parts:

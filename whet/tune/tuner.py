@@ -10,10 +10,10 @@ import numpy as np
 
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
-from whet.db.record import Record, Workload
 from whet.db.store import Database
 from whet.measure.measurer import Measurer
-from whet.measure.results import Candidate, Measured
+from whet.measure.records import record_of
+from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.schedule.default import default_choice
 from whet.schedule.kernel import Kernel
@@ -137,7 +137,10 @@ class _TaskSearch:
             self.task, [self.space.candidate(r) for r in rows], self.tuner.threads,
             self.tuner.target,
         )  # fmt: skip
-        numbers = self.tuner.database.add([self.record(m) for m in measured])
+        tuner = self.tuner
+        numbers = tuner.database.add(
+            [record_of(m, self.task, tuner.target, tuner.threads, tuner.seed) for m in measured]
+        )
         for row, m, number in zip(rows, measured, numbers):
             self.note(row, m.seconds if m.ok else None, number)
             self.outcomes[m.outcome.value] = self.outcomes.get(m.outcome.value, 0) + 1
@@ -159,23 +162,6 @@ class _TaskSearch:
         )  # fmt: skip
         winner = best if result.outcome is Outcome.OK and result.better else first
         self.tuner.database.promote(self.numbers[winner])
-
-    def record(self, m: Measured) -> Record:
-        return Record(
-            workload=Workload(self.task.key, self.task.class_key, self.task.text),
-            target=self.tuner.target,
-            threads=self.tuner.threads,
-            sketch=m.candidate.sketch,
-            holes=m.candidate.holes,
-            outcome=m.outcome,
-            samples=m.samples,
-            message=m.message,
-            build_ms=m.build_ms,
-            code_bytes=m.code_bytes,
-            checked=m.checked,
-            seed=self.tuner.seed,
-            at=time.time(),
-        )
 
     def report(self) -> Report:
         first = self.space.find(self.default)
