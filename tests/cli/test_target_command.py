@@ -1,0 +1,74 @@
+"""whet target: what it shows, and what it refuses to measure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whet.build import calibrate
+from whet.cli import target as command
+from whet.core.caching import FileCache
+from whet.core.config import CacheConfig, Config
+from whet.core.constants import CONSTANTS
+from whet.core.target import PRESETS, Target, detect, host_target
+
+Whet = Callable[..., Any]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileCache:
+    """The cache of the command, empty at first."""
+    config = Config(cache=CacheConfig(dir=tmp_path / "cache"))
+    monkeypatch.setattr(command, "process_config", lambda: config)
+    return FileCache(config.cache)
+
+
+def test_this_machine_with_defaults(whet: Whet, cache: FileCache) -> None:
+    done = whet("target")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == str(detect())
+    shown = {line.split()[0]: line.split()[2] for line in lines[3:]}
+    assert shown == dict.fromkeys(CONSTANTS, "default")
+
+
+def test_a_preset_as_json(whet: Whet, cache: FileCache) -> None:
+    document = json.loads(whet("target", "aarch64-neon", "--json").stdout)
+    preset = PRESETS["aarch64-neon"]
+    assert (document["key"], document["vector_bits"]) == (preset.key, 128)
+    assert document["constants"] == {name: c.default for name, c in CONSTANTS.items()}
+    assert document["calibration"] == {}
+
+
+def test_measuring_replaces_what_was_measured(
+    whet: Whet, cache: FileCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = iter([2.0, 5.0])
+
+    def measure(target: Target, cache: FileCache) -> dict[str, float]:
+        return {name: c.default for name, c in CONSTANTS.items()} | {"cycles_per_ns": next(clocks)}
+
+    monkeypatch.setattr(calibrate, "calibrate", measure)
+    for clock in (2.0, 5.0):
+        done = whet("target", "--measure")
+        assert f"cycles_per_ns{clock:>20.4g}  measured" in done.stdout
+        assert "note: measuring this machine once" in done.stderr
+        assert host_target(cache).constant("cycles_per_ns") == clock
+    assert "measured" in whet("target").stdout
+
+
+def test_what_cannot_be_measured(
+    whet: Whet, cache: FileCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = whet("target", "x86-64-v3", "--measure")
+    assert done.returncode == 2
+    assert "WH1002 'x86-64-v3' is not this machine and cannot be measured" in done.stderr
+    monkeypatch.setattr(command, "process_config", lambda: Config(cache=CacheConfig(enabled=False)))
+    done = whet("target", "--measure")
+    assert done.returncode == 2
+    assert "WH1002 there is no cache to keep measurements in" in done.stderr
+    assert whet("target", "z80").returncode == 2
