@@ -142,6 +142,8 @@ class _Placer:
         s = structure_of(node)
         if s is None or not s.is_movement:
             return False
+        if any(v in self.border for v in node.results):
+            return False  # zeros around it need memory of its own
         read = {e.tensor for stage in s.computes if isinstance(e := stage.body, Read)}
         if len(read) != 1 or not all(isinstance(t, Placeholder) for t in read):
             return False
