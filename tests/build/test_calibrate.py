@@ -62,6 +62,17 @@ def test_streams_go_through_the_arrays(kind: str, threads: int) -> None:
         assert (sums == (1 << 18) / HOST.lanes(32)).all()  # of the first piece
 
 
+def test_streams_in_several_calls_go_through_all_parts() -> None:
+    a, c = np.arange(1 << 20, dtype=np.float32), np.zeros(1 << 20, np.float32)
+    probe = PROBER.stream("copy", [a, a, c], calls=4)
+    assert probe.work == 2 * a.nbytes / 4
+    for part in range(4):
+        assert (c[: part << 18] == a[: part << 18]).all()
+        assert (c[part << 18 :] == 0).all()
+        probe.call()
+    assert (c == a).all()
+
+
 def test_counted_work_is_work_done() -> None:
     probe = PROBER.fma(100, 2, lanes=4, chains=3)
     assert probe.work == 600
@@ -150,7 +161,7 @@ def test_defaults_are_within_their_limits() -> None:
 
 def test_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch, cache: FileCache) -> None:
     monkeypatch.setattr(calibration, "SECONDS_PER_TURN", 0.001)
-    monkeypatch.setattr(calibration, "memory_probe_bytes", lambda target: 4 << 20)
+    monkeypatch.setattr(calibration, "memory_probe_bytes", lambda target: 16 << 20)
     found = calibration.calibrate(HOST, cache)
     assert found.keys() == CONSTANTS.keys()
     for name, value in found.items():

@@ -27,6 +27,8 @@ MIN_CALLS = 3
 SMALL_NS = 300_000
 """About how long a call of a probe takes that may take any time: much less than the turn that an
 operating system gives a process, so that some calls are undisturbed."""
+MEMORY_CALLS = 16
+"""Calls that it takes to go through arrays that no cache holds, for the same reason."""
 FORK_ROUNDS = 12_000
 """Rounds of multiply-adds, about 20 microseconds: much more than handing them over takes."""
 
@@ -116,8 +118,8 @@ def _probes(target: Target, cache: FileCache) -> dict[str, Probe]:
         "fma_per_ns_256": one.fma(SMALL_NS // 2, 1, lanes=narrow),
         "latency": one.fma(SMALL_NS, 1, lanes=narrow, chains=1),
         "broadcasts_per_ns": one.broadcast(_numbers(4096), SMALL_NS // 200, lanes=narrow),
-        "core_memory_bytes_per_ns": one.stream("read", ends),
-        "copy_bytes_per_ns": one.stream("copy", ends),
+        "core_memory_bytes_per_ns": one.stream("read", ends, MEMORY_CALLS),
+        "copy_bytes_per_ns": one.stream("copy", ends, MEMORY_CALLS),
     }
     if target.vector_bits >= 512:
         probes["fma_per_ns_512"] = one.fma(SMALL_NS // 4, 1, lanes=16)
@@ -131,7 +133,7 @@ def _probes(target: Target, cache: FileCache) -> dict[str, Probe]:
             probes[f"{level}_bytes_per_ns"] = one.near(_numbers(size), times)
             inner = 2 * size
     if target.cores > 1:
-        probes["memory_bytes_per_ns"] = all_cores.stream("read", ends)
+        probes["memory_bytes_per_ns"] = all_cores.stream("read", ends, MEMORY_CALLS)
         alone, many = (p.fma(FORK_ROUNDS, p.threads, lanes=narrow) for p in (one, all_cores))
         probes["piece"], probes["fork"] = Probe(alone.call, 1.0), Probe(many.call, 1.0)
     return probes
@@ -147,4 +149,5 @@ def _numbers(nbytes: int) -> Array:
 def memory_probe_bytes(target: Target) -> int:
     """Bytes of an array that no cache holds, within limits that any machine can bear."""
     wanted = min(max(64 * MIB, target.l3_bytes * 3 // 2), 192 * MIB)
-    return wanted // STREAM_PIECE_BYTES * STREAM_PIECE_BYTES
+    part = STREAM_PIECE_BYTES * MEMORY_CALLS
+    return wanted // part * part

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 
@@ -69,14 +70,17 @@ class Prober:
         call = self._caller(stream_ir("read", lanes), [array] * 3, (nbytes, 0), times)
         return Probe(call, float(nbytes * times))
 
-    def stream(self, kind: str, arrays: Sequence[Array]) -> Probe:
-        """Goes once through arrays a, b, c of the same size, in one of the ways of `STREAMS`."""
-        moved, nbytes = STREAMS[kind], arrays[0].nbytes
+    def stream(self, kind: str, arrays: Sequence[Array], calls: int = 1) -> Probe:
+        """Goes through arrays a, b, c of the same size, in one of the ways of `STREAMS`.
+
+        It takes so many calls to go through all; then it starts again.
+        """
+        moved, nbytes = STREAMS[kind], arrays[0].nbytes // calls
         # The C library chooses its way by the size of each call, so a thread makes one.
         piece = nbytes // self.threads if kind == "memcpy" else STREAM_PIECE_BYTES
         pieces = nbytes // piece
         ir = stream_ir(kind, self.target.lanes(32))
-        call = self._caller(ir, arrays, (piece, piece), pieces)
+        call = self._caller(ir, arrays, (piece, piece), pieces, calls)
         return Probe(call, float(moved * piece * pieces))
 
     def _rounds(self, ir: str, rounds: int, pieces: int) -> Callable[[], None]:
@@ -84,19 +88,27 @@ class Prober:
         return self._caller(ir, [results] * 3, (rounds, 0), pieces)
 
     def _caller(
-        self, ir: str, arrays: Sequence[Array], numbers: tuple[int, int], pieces: int
+        self,
+        ir: str,
+        arrays: Sequence[Array],
+        numbers: tuple[int, int],
+        pieces: int,
+        calls: int = 1,
     ) -> Callable[[], None]:
-        """A call of the module's `run`; keeps what the code points to."""
+        """A call of the module's `run`, each time on the next of so many parts of the arrays."""
         threads = Threads(self.threads, self.cache)
         library = Library(
             compile_all([ir, *threads.code], self.target, self.cache), threads.symbols
         )
         native = library.function("run", ctypes.c_void_p, ctypes.c_int64)
-        context = np.array([*(a.ctypes.data for a in arrays), *numbers], np.int64)
-        address = context.ctypes.data
+        starts = np.array([*(a.ctypes.data for a in arrays), *numbers], np.int64)
+        step = np.array([numbers[1] * pieces] * len(arrays) + [0] * len(numbers), np.int64)
+        contexts = [starts + n * step for n in range(calls)]
+        turns = cycle([c.ctypes.data for c in contexts])
 
-        def call(keep: object = (library, arrays, context)) -> None:
+        def call(keep: object = (library, arrays, contexts)) -> None:
+            """Keeps what the code points to."""
             threads.apply()
-            native(address, pieces)
+            native(next(turns), pieces)
 
         return call
