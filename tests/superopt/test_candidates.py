@@ -172,6 +172,18 @@ def test_exact_signs_find_what_random_functions_cannot() -> None:
     assert idempotent in texts(find_candidates([RELU], 2, exact=True))
 
 
+def test_letters_beyond_tasos_are_added_by_name() -> None:
+    pool = Pool("rows", MATRICES.inputs[:4], Alphabet((LETTERS["add"], LETTERS["concat"])))
+    spelled = texts(find_candidates([pool.extended("reduce", "opaque")], 3))
+    for rule in (
+        "reduce_sum(add(x, y), axes=[1], keepdims=true) = add(reduce_sum(x, axes=[1], "
+        "keepdims=true), reduce_sum(y, axes=[1], keepdims=true))",
+        'concat(gelu(x, approximate="none"), gelu(y, approximate="none"), axis=0) = '
+        'gelu(concat(x, y, axis=0), approximate="none")',
+    ):
+        assert any(s in spelled for s in _spellings(*((side,) for side in rule.split(" = ")))), rule
+
+
 # ------------------------------------------------------------------- an operator from outside
 def test_an_operator_from_outside_the_package_needs_one_letter() -> None:
     @operator("turned", "x")

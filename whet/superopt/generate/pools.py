@@ -7,7 +7,7 @@ by coincidence; what remains is tested again at other extents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whet.core.types import Shape
 from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet, constants
@@ -27,6 +27,12 @@ class Pool:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         return tuple(kind for _, kind in self.inputs)
+
+    def extended(self, *names: str) -> Pool:
+        """The pool with further letters (see `EXTRA`) in its alphabet."""
+        added = tuple(letter for n in names for letter in EXTRA[n])
+        alphabet = Alphabet((*self.alphabet.letters, *added), self.alphabet.constants)
+        return replace(self, name="-".join((self.name, *names)), alphabet=alphabet)
 
 
 def _activations(shape: Shape, *names: str) -> tuple[tuple[str, Kind], ...]:
@@ -91,13 +97,13 @@ MATRICES = Pool(
 )
 
 STRIDED = Pool(
-    "strided",
+    "images",
     (
         *_activations((2, 4, 6, 4), "i1", "i2"),
         *_weights((4, 4, 3, 3), "k1", "k2"),
         *_weights((4, 4, 1, 1), "p1"),
     ),
-    Alphabet((*CORE, *EXTRA["strided"])),
-)
+    Alphabet(CORE),
+).extended("strided")
 
-POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES, STRIDED)}
+POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES)} | {"strided": STRIDED}

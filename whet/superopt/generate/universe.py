@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from whet.core.executor import Progress
 from whet.core.types import Array, Shape
 from whet.superopt.generate import walk
 from whet.superopt.generate.compiled import U
@@ -91,10 +90,8 @@ class Universe:
         seed: int = 0,
         exact: bool = False,
         threads: int = 1,
-        progress: Progress | None = None,
     ) -> None:
         self.pool, self.size, self.exact, self.threads = pool, size, exact, threads
-        self.progress = progress
         self.rng = np.random.default_rng([seed, 0x57E7])
         self.grammar = Grammar(pool)
         self.data: dict[Shape, Array] = {}
@@ -130,8 +127,6 @@ class Universe:
         for done in range(1, self.size):
             self.keys, self.numbers, first, second = self.tables().new_pairs(done)
             self.pairs += len(first)
-            if self.progress is not None:
-                self.progress(done, self.size)
             self._round(first, second, last=done == self.size - 1)
 
     def tables(self) -> Tables:
@@ -140,8 +135,8 @@ class Universe:
         surface = np.array(self.grammar.surface_of_kind, np.int32)[self.kind]
         return Tables(
             self.size, self.inputs, self.base, self.pairs, apps.op, apps.a, apps.b, apps.out,
-            apps.hash, self.pair_start, self.pair_count, self.hash, surface, self.grammar.fits(), self.keys,
-            self.numbers, self.holes, self.multiplicity,
+            apps.hash, self.pair_start, self.pair_count, self.hash, surface,
+            self.grammar.fits(), self.keys, self.numbers, self.holes, self.multiplicity,
         )  # fmt: skip
 
     def _insert(self, a: Array, b: Array) -> None:
