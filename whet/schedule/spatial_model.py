@@ -145,6 +145,12 @@ class _Tally:
             self.loads += places * self.nv * self.load_passes
             self.bytes += places * self.nv * self.lanes * size
             return
+        if step in (-2, -1, 2):
+            # Two vectors that overlap or follow each other, and one shuffle.
+            self.loads += places * self.nv * 2 * self.load_passes
+            self.operations += places * self.nv * self.passes
+            self.bytes += places * self.nv * 2 * self.lanes * size
+            return
         apart = lane_places(read, self.s.vector, self.lanes)
         self.loads += places * self.nv * apart
         if apart < self.lanes:

@@ -71,14 +71,37 @@ class ValueWriter(IndexWriter):
             return self.load_at(buffer, form, 0)
         step, rest = self.per_lane(form)
         if rest is None:
-            return self.f.pack([
-                self.load_at(buffer, self.address_form(buffer, self.in_lane(indices, n)), 0)
-                for n in range(self.lanes)
-            ])  # fmt: skip
+            lanes = range(self.lanes)
+            forms = [self.address_form(buffer, self.in_lane(indices, n)) for n in lanes]
+            return self.gather(buffer, forms)
         if step != 1:
             forms = [Affine(rest.terms, rest.constant + step * n) for n in range(self.lanes)]
-            return self.f.pack([self.load_at(buffer, form, 0) for form in forms])
+            return self.gather(buffer, forms)
         return self.load_at(buffer, rest, self.lanes)
+
+    def gather(self, buffer: Buffer, forms: Sequence[Affine]) -> Operand:
+        """Elements at several addresses as one vector.
+
+        Addresses that differ by constants within a short reach are read as two vectors and
+        shuffled into place (every second element, members of a group, backwards); anything
+        else is read lane by lane.
+        """
+        lanes, constants = len(forms), [form.constant for form in forms]
+        low, high = min(constants), max(constants)
+        near = all(form.terms == forms[0].terms for form in forms) and high - low < 2 * lanes
+        if not near or lanes == 1 or buffer.dtype is bool_:
+            return self.f.pack([self.load_at(buffer, form, 0) for form in forms])
+        if low == high:
+            return self.f.splat(self.load_at(buffer, forms[0], 0), lanes)
+        size = min(high - low + 1, lanes)
+        first = self.load_at(buffer, Affine(forms[0].terms, low), size)
+        # The second read ends at the last element that is wanted, never behind it.
+        begin = high - size + 1
+        second = self.load_at(buffer, Affine(forms[0].terms, begin), size)
+        picks = [c - low if c - low < size else c - begin + size for c in constants]
+        mask = ", ".join(f"i32 {n}" for n in picks)
+        text = f"shufflevector {first}, {second}, <{lanes} x i32> <{mask}>"
+        return self.f.emit(text, buffer.dtype, lanes)
 
     def report_outside(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
         """Tell the caller when an index that comes from memory is outside the buffer."""
