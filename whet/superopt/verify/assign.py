@@ -192,18 +192,30 @@ def assignments(
     About three times as many are found first; then one after the other is taken that adds a
     feature (`features`) which the fewest of those taken so far have.
     """
-    rng = np.random.default_rng(seed)
-    found: dict[Assignment, None] = {}
-    fruitless = 0
-    for n in range(5 * count):
-        before = len(found)
-        at = _Search(claim, pools[n % len(pools)], rng, largest).run()
-        if at is not None:
-            found[at] = None
-        fruitless = fruitless + 1 if len(found) == before else 0
-        if len(found) >= 3 * count or fruitless >= (30 if found else 12):
-            break
+    found = itertools.islice(search(claim, seed, pools, largest), 3 * count)
     return _spread(claim, tuple(found), count)
+
+
+def search(
+    claim: Claim,
+    seed: int,
+    pools: Sequence[tuple[int, ...]] = POOLS,
+    largest: int | None = None,
+) -> Iterator[Assignment]:
+    """Different assignments as they are found, until new ones become rare."""
+    rng = np.random.default_rng(seed)
+    found: set[Assignment] = set()
+    fruitless = 0
+    for pool in itertools.cycle(pools):
+        at = _Search(claim, pool, rng, largest).run()
+        if at is None or at in found:
+            fruitless += 1
+            if fruitless >= (30 if found else 12):
+                return
+        else:
+            fruitless = 0
+            found.add(at)
+            yield at
 
 
 def _spread(claim: Claim, found: Sequence[Assignment], count: int) -> tuple[Assignment, ...]:

@@ -1,6 +1,6 @@
 """Rules made false on purpose, to see that the gates notice.
 
-A mutant changes one thing of a rule's right side: an operator, an operand, an attribute, the
+A mutant changes one thing of one side of a rule: an operator, an operand, an attribute, the
 order of operands.  It counts only if it is false beyond doubt, which is decided without the
 gates: both sides are computed by the operators' NumPy meaning on small integers, where double
 precision is exact, on up to 200 shapes.
@@ -9,16 +9,16 @@ precision is exact, on up to 200 shapes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.errors import WhetError
 from whet.graph.attributes import Expression, ListOf, Literal
 from whet.graph.terms import Apply, Term, Variable
 from whet.superopt.rules.rule import Rule
-from whet.superopt.verify.assign import assignments
+from whet.superopt.verify.assign import search
 from whet.superopt.verify.bounded import check_bounded
 from whet.superopt.verify.gates import claim, shared_prover
 from whet.superopt.verify.identity import Sides, check_identity
@@ -62,8 +62,7 @@ def mutants(rule: Rule, seed: int, limit: int) -> Iterator[Mutant]:
     for n in rng.permutation(len(candidates)):
         if made >= limit:
             return
-        change, rhs = candidates[int(n)]
-        mutated = dataclasses.replace(rule, rhs=rhs, certificate=None)
+        change, mutated = candidates[int(n)]
         witness = falsity(mutated, seed)
         if witness is not None:
             made += 1
@@ -73,16 +72,11 @@ def mutants(rule: Rule, seed: int, limit: int) -> Iterator[Mutant]:
 def falsity(rule: Rule, seed: int, shapes: int = SHAPES) -> str | None:
     """An assignment at which the sides differ on integers; None if there is none among many."""
     tested = claim(rule)
-    for count in (4, shapes):  # a few shapes settle most cases
-        rng = np.random.default_rng(seed)
-        try:
-            tried = assignments(tested, count, seed + 1)
-        except WhetError:
-            return None
-        for at in tried:
-            sides = Sides(tested, at)
-            if sides.types_differ() is not None or sides.numbers_differ(rng) is not None:
-                return str(at)
+    rng = np.random.default_rng(seed)
+    for at in itertools.islice(search(tested, seed + 1), shapes):
+        sides = Sides(tested, at)
+        if sides.types_differ() is not None or sides.numbers_differ(rng) is not None:
+            return str(at)
     return None
 
 
@@ -102,16 +96,18 @@ def judge(mutant: Mutant, prover: Prover, seed: int = 0) -> Kills:
 
 
 # ------------------------------------------------------------------------------------ variants
-def _variants(rule: Rule) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(what is changed, right sides) for every single change."""
+def _variants(rule: Rule) -> Iterator[tuple[str, Rule]]:
+    """(what is changed, the rule with it) for every single change of either side."""
+    plain = dataclasses.replace(rule, certificate=None)
     names = {v.name: v.rank for v in rule.variables}
-    for n, term in enumerate(rule.right):
-        for change, changed in _changes(term, names):
-            rhs = list(rule.rhs)
-            rhs[n] = str(changed)
-            yield change, tuple(rhs)
+    for side, terms in (("rhs", rule.right), ("lhs", rule.left)):
+        texts: tuple[str, ...] = getattr(rule, side)
+        for n, term in enumerate(terms):
+            for change, changed in _changes(term, names):
+                mutated = (*texts[:n], str(changed), *texts[n + 1 :])
+                yield f"{side}: {change}", dataclasses.replace(plain, **{side: mutated})  # type: ignore[arg-type]
     if len(rule.rhs) > 1:
-        yield "outputs reordered", rule.rhs[::-1]
+        yield "outputs reordered", dataclasses.replace(plain, rhs=rule.rhs[::-1])
 
 
 def _changes(term: Term, names: dict[str, int]) -> Iterator[tuple[str, Term]]:
