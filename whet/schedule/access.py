@@ -50,7 +50,8 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
     """The body with every boundary read as a read of flat memory.
 
     Reads that need the condition they stand under keep their indices, so that code generation
-    can clamp them, and so do those whose place depends on data; all others are reads of a one-dimensional buffer at a linear address.
+    can clamp them, and so do those whose place depends on data; all others are reads of a
+    one-dimensional buffer at a linear address.
     """
     extents = extents_of(stage)
 
