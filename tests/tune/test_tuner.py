@@ -21,7 +21,8 @@ from whet.measure.results import Candidate, Comparison, Measured
 from whet.ops.activation import Relu
 from whet.ops.matmul import MatMul
 from whet.tasks.task import Task
-from whet.tune.tuner import Tuner, tuned_schedule
+from whet.tune.schedule import tuned_schedule
+from whet.tune.tuner import Tuner
 
 TARGET = PRESETS["x86-64-v3"]
 

@@ -81,28 +81,32 @@ class Native:
     name: ClassVar[str] = "native"
 
     def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
+        """The graph with the best kernels known: those that were searched for earlier, if any."""
         from whet.build.native import build  # loads LLVM: only when needed
 
-        return build(
-            graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked
-        )
+        path = process_config().db.path
+        if not path.exists():
+            return build(
+                graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked
+            )
+        from whet.db.store import Database
+        from whet.tune.schedule import tuned_schedule
+
+        with Database(path, read_only=True) as records:
+            return build(
+                graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
+                schedule=tuned_schedule(records, self.target, threads, numerics),
+                schedule_key=records.best_key(self.target, threads),
+            )  # fmt: skip
 
     def prepare_tuned(
         self, graph: Graph, threads: int, numerics: Numeric, seconds: float
     ) -> Executable:
-        """The graph with kernels that were searched for during the given time.
-
-        What earlier searches found for the same tasks counts too.
-        """
-        from whet.api.tuning import recorded_schedule, tune_graphs
-        from whet.build.native import build
+        """The graph with kernels that were searched for during the given time."""
+        from whet.api.tuning import tune_graphs
 
         tune_graphs([graph], self.target, threads, seconds, numerics=numerics)
-        schedule = recorded_schedule(self.target, threads, numerics)
-        return build(
-            graph, self.target, threads, self.cache, numerics=numerics, schedule=schedule,
-            checked=self.checked,
-        )  # fmt: skip
+        return self.prepare(graph, threads, numerics)
 
 
 class _Process:

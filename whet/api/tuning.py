@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from whet.build.tasks import graph_steps
@@ -11,9 +11,7 @@ from whet.core.target import Target
 from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
-from whet.schedule.kernel import Kernel
-from whet.tasks.task import Task
-from whet.tune.tuner import Report, Tuner, Watch, WeightedTask, tuned_schedule
+from whet.tune.tuner import Report, Tuner, Watch, WeightedTask
 
 
 def weighted_tasks(
@@ -48,11 +46,3 @@ def tune_graphs(
         tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics)
         tuner.run(seconds, trials, watch)
         return tuner.reports()
-
-
-def recorded_schedule(
-    target: Target, threads: int, numerics: Numeric, database: Path | None = None
-) -> Callable[[Task, str], Kernel]:
-    """How to compute tasks, as far as the database knows better than the analytic model."""
-    records = Database(database or process_config().db.path, read_only=True)
-    return tuned_schedule(records, target, threads, numerics)

@@ -34,16 +34,19 @@ def build(
     *,
     numerics: Numeric = "real",
     schedule: Schedule | None = None,
+    schedule_key: str = "",
     checked: bool = False,
 ) -> NativeExecutable:
     """The graph as native code for this machine, from the cache if it has been built before.
 
     `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
-    schedule of one's own instead of the default, what is built is not kept.  With `checked`,
+    schedule of one's own instead of the default, what is built is kept only under a
+    `schedule_key` that tells it from others.  With `checked`,
     an access outside a buffer ends the process with a message.
     """
     cache = cache or FileCache(process_config().cache)
-    return _Builder(target, threads, cache, numerics, schedule, checked).build(graph)
+    builder = _Builder(target, threads, cache, numerics, schedule, schedule_key, checked)
+    return builder.build(graph)
 
 
 class _Builder:
@@ -56,15 +59,16 @@ class _Builder:
         cache: FileCache,
         numerics: Numeric,
         schedule: Schedule | None,
+        schedule_key: str,
         checked: bool,
     ) -> None:
         self.checked = checked
         self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
-        self.cache = cache if schedule is None else NO_CACHE
-        self.schedule = schedule
+        self.cache = cache if schedule is None or schedule_key else NO_CACHE
+        self.schedule, self.schedule_key = schedule, schedule_key
 
     def build(self, graph: Graph) -> NativeExecutable:
-        options = (str(self.threads.count), self.numerics, str(self.checked))
+        options = (str(self.threads.count), self.numerics, str(self.checked), self.schedule_key)
         key = build_key(graph, self.target, *options)
         graph = expand_composites(graph)
         refused = load_refusals(self.cache, key, graph)

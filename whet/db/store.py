@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from whet.core.digest import digest_text
 from whet.core.errors import fail
 from whet.core.outcomes import Outcome
 from whet.core.target import Target, target_from_json
@@ -141,6 +142,12 @@ class Database:
         """The best candidate of every workload that differs in its extents only."""
         return self._best("w.class_key = ? AND t.key = ? AND b.threads = ?",
                           (class_key, target.key, threads))  # fmt: skip
+
+    def best_key(self, target: Target, threads: int) -> str:
+        """A digest of the candidates to use: equal as long as none of them changes."""
+        found = self._best("t.key = ? AND b.threads = ?", (target.key, threads))
+        lines = sorted(f"{r.workload.key} {r.sketch} {holes_text(r.holes)}" for r in found)
+        return digest_text(*lines)
 
     def _best(self, where: str, values: Sequence[Any]) -> list[Record]:
         query = f"{_COLUMNS} FROM best b JOIN measurement m ON m.id = b.measurement {_TABLES}"

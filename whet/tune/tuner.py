@@ -16,8 +16,6 @@ from whet.measure.records import record_of
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.schedule.default import default_choice
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import find_sketch
 from whet.tasks.task import Task
 from whet.tune.policy import DraftThenDroplet, Policy
 from whet.tune.scheduler import Progress, next_task
@@ -169,24 +167,3 @@ class _TaskSearch:
         best = min(self.known.values(), default=float("inf"))
         return Report(self.weighted.name, self.weighted.count, self.progress.trials, base, best,
                       dict(self.outcomes))  # fmt: skip
-
-
-def tuned_schedule(
-    database: Database, target: Target, threads: int, numerics: Numeric = "real"
-) -> Callable[[Task, str], Kernel]:
-    """The function from a task and a name to the best kernel known for it.
-
-    A task that was never measured gets the analytic model's choice.
-    """
-
-    def schedule(task: Task, name: str) -> Kernel:
-        record = database.best(task.key, target, threads)
-        if record is not None and record.seconds is not None:
-            sketch = find_sketch(record.sketch)
-            form = sketch.fits(task)
-            allowed = sketch.numeric == "exact" or numerics == "real"
-            if form is not None and allowed:
-                return sketch.lower(form, record.holes, name)
-        return default_choice(task, target, threads, numerics).kernel(name)
-
-    return schedule
