@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# The same kernels on every machine, also in processes that tests start.
+# The same kernels on every machine, also in processes that tests start, and none of the user's
+# tuning records: neither read nor written.
 os.environ["WHET_CALIBRATE"] = "0"
+_records = tempfile.TemporaryDirectory(prefix="whet-records-")
+os.environ["WHET_DB_PATH"] = str(Path(_records.name) / "records.db")
 
 # The same examples in every run, so that a red run means a changed program; to look for new
 # ones, pytest --hypothesis-profile=default.
