@@ -54,8 +54,12 @@ class CompiledModel:
 
     @property
     def graph(self) -> Graph:
-        """The optimised graph that runs."""
-        return self._first.graph
+        """The optimised graph that runs.
+
+        It is made again from the model at each access, because its weights are not held:
+        `ModelError` if the model's file has changed.
+        """
+        return self._first.graph()
 
     def describe(self) -> list[str]:
         """How the model runs, in lines of text: native code, and what is not, and why."""
@@ -104,12 +108,13 @@ class CompiledModel:
         check(self._first.rest is None, "WH3006",
               "this model cannot be stored: part of it is compiled only when it runs, because "
               "shapes depend on data", kind=UsageError)  # fmt: skip
+        graph = self.graph
         write_artifact(
             path,
             Artifact(
                 signature=self.signature,
-                graph_text=print_graph(self.graph),
-                constants=stored_arrays(self.graph),
+                graph_text=print_graph(graph),
+                constants=stored_arrays(graph),
                 target=self.target,
                 numerics=self.numerics,
                 whet_version=VERSION,

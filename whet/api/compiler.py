@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
 from whet.api.engine import Engine, Native, default_engine
+from whet.api.originals import (
+    GetGraph,
+    collect_released,
+    held,
+    is_large,
+    lasting_inputs,
+    made_again,
+)
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import graph_signature, imported_signature
 from whet.core.config import process_config
@@ -80,13 +88,13 @@ def compile(
         source = _Source(model)
         given = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v
                  for n, v in (inputs or {}).items()}  # fmt: skip
-        first = imported_program(source.importing(given, note), options)
+        first = source.program(given, options)
         names = [port.name for port in first.signature.arguments]
 
         def make(values: Sequence[Any]) -> Program:
             examples = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
             # Another shape of the same model is made at once, without a search of its own.
-            return imported_program(source.importing(examples, note), replace(options, budget=0.0))
+            return source.program(examples, replace(options, budget=0.0))
 
         programs = Programs(make, note, "the model")
         if first.rest is not None:
@@ -127,11 +135,18 @@ def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> 
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
     optimized = optimize(graph, numerics=options.numerics)
-    return Program(signature, optimized, options.prepare(optimized))
+    return Program(signature, held(optimized), options.prepare(optimized))
 
 
-def imported_program(imported: ImportedModel, options: Options) -> Program:
-    """An imported model as a program, with what follows it when shapes depend on data."""
+def imported_program(
+    imported: ImportedModel,
+    options: Options,
+    keep: Callable[[Graph], GetGraph] = held,
+) -> Program:
+    """An imported model as a program, with what follows it when shapes depend on data.
+
+    `keep` says how the program gets at its graph again.
+    """
     rest = None
     if imported.tail is not None:
         tail = imported.tail
@@ -142,7 +157,7 @@ def imported_program(imported: ImportedModel, options: Options) -> Program:
         )
     signature = imported_signature(imported)
     graph = optimize(imported.graph, numerics=options.numerics)
-    return Program(signature, graph, options.prepare(graph), rest)
+    return Program(signature, keep(graph), options.prepare(graph), rest)
 
 
 class _Source:
@@ -168,8 +183,38 @@ class _Source:
         from whet.frontend.onnx import import_model  # onnx is slow to import: only when needed
 
         if self._stamp() != self.stamp:
-            fail("WH2001", f"'{self.path}' has changed since the model was compiled",
-                 kind=ModelError)  # fmt: skip
+            self._changed()
         # As the user wrote it, for messages, unless the working directory has changed.
         moved = self.path is not None and Path(self.model).absolute() != self.path
         return import_model(self.path if moved else self.model, inputs=inputs, note=note)
+
+    def program(self, inputs: Mapping[str, Any], options: Options) -> Program:
+        """The model compiled for these inputs; native code holds no weights but its own."""
+        imported = self.importing(inputs, options.note)
+        if not self._can_release(imported, options):
+            return imported_program(imported, options)
+        lasting = lasting_inputs(inputs, imported.guards)
+
+        def again() -> Graph:
+            graph = self.importing(lasting, lambda message: None).graph
+            return optimize(graph, numerics=options.numerics)
+
+        large = is_large(imported.graph)
+        program = imported_program(
+            imported, options, lambda graph: made_again(graph, again, self._changed)
+        )
+        del imported
+        if large:
+            collect_released()
+        return program
+
+    def _can_release(self, imported: ImportedModel, options: Options) -> bool:
+        """Whether the graph can be dropped: it must not be needed to run, and importing the
+        model again must give it again, which a ModelProto that others may change does not."""
+        lasts = self.path is not None or isinstance(self.model, bytes)
+        native = isinstance(options.engine, Native)
+        return native and lasts and imported.tail is None
+
+    def _changed(self) -> NoReturn:
+        what = "the model" if self.path is None else f"'{self.path}'"
+        fail("WH2001", f"{what} has changed since the model was compiled", kind=ModelError)

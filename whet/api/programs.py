@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from whet.api.originals import GetGraph
 from whet.core.errors import UsageError, WhetError, fail
 from whet.core.types import Array, Shape
-from whet.graph.graph import Graph
 from whet.runtime.executable import Executable
 from whet.runtime.ports import Misfit
 from whet.runtime.signature import Signature
@@ -36,7 +36,7 @@ class Program:
     """
 
     signature: Signature
-    graph: Graph
+    graph: GetGraph
     executable: Executable
     rest: Programs | None = None
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
+from typing import NoReturn
 
 from whet.api.compiled import CompiledModel
 from whet.api.compiler import thread_count
-from whet.api.engine import default_engine
+from whet.api.engine import Native, default_engine
+from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
 from whet.core.errors import ArtifactError, WhetError, fail
@@ -32,16 +35,30 @@ def load(
     engine = default_engine(note)
     numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
     executable = engine.prepare(graph, thread_count(threads), numerics)
-    program = Program(artifact.signature, graph, executable)
+    source = Path(path).absolute()
+
+    def again() -> Graph:
+        return _checked_graph(read_artifact(source))
+
+    def changed() -> NoReturn:
+        fail("WH3001", f"'{source}' has changed since it was loaded", kind=ArtifactError)
+
+    released = isinstance(engine, Native)
+    get_graph = made_again(graph, again, changed) if released else held(graph)
+    program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")
     programs.made.append(program)
-    return CompiledModel(
+    compiled = CompiledModel(
         program,
         programs,
         engine=engine.name,
         target=artifact.target,
         numerics=artifact.numerics,
     )
+    if released and is_large(graph):
+        del graph, artifact
+        collect_released()
+    return compiled
 
 
 def _checked_graph(artifact: Artifact) -> Graph:

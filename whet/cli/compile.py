@@ -51,12 +51,12 @@ def compile_command(
         )
         compiled.save(output)
     seconds = time.perf_counter() - start
-    size = output.stat().st_size
+    size, nodes = output.stat().st_size, len(compiled.graph.nodes)
     document = {
         "artifact": str(output),
         "bytes": size,
         "engine": compiled.engine,
-        "nodes": len(compiled.graph.nodes),
+        "nodes": nodes,
         "inputs": [str(s) for s in compiled.inputs],
         "outputs": [str(s) for s in compiled.outputs],
         "seconds": seconds,
@@ -64,7 +64,6 @@ def compile_command(
     reporter.result(
         document,
         lambda: reporter.text(
-            f"{output}: {len(compiled.graph.nodes)} nodes, {size:,} bytes, "
-            f"{compiled.engine}, {seconds:.2f} s"
+            f"{output}: {nodes} nodes, {size:,} bytes, {compiled.engine}, {seconds:.2f} s"
         ),
     )

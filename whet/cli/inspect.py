@@ -55,12 +55,13 @@ def inspect_command(
     if kernel is not None:
         show_kernel(compiled, kernel, threads, reporter)
         return
-    summary = summarize(compiled.graph)
+    graph = compiled.graph
+    summary = summarize(graph)
     if onnx is not None:
         # Writing ONNX needs the onnx package, which reading an artifact does not.
         from whet.graph.export import export_model
 
-        exported: Any = export_model(compiled.graph)
+        exported: Any = export_model(graph)
         with atomic_write(onnx) as file:
             file.write(exported.SerializeToString())
         reporter.note(f"wrote {onnx}")
@@ -75,7 +76,7 @@ def inspect_command(
         "peak_bytes": summary.peak_bytes,
         "runs": compiled.describe(),
     }
-    shown = "\n".join([print_graph(compiled.graph), str(summary), *compiled.describe()])
+    shown = "\n".join([print_graph(graph), str(summary), *compiled.describe()])
     reporter.result(document, lambda: reporter.text(shown))
 
 
