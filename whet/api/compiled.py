@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from whet.api.programs import Program, Programs
-from whet.core.errors import UsageError, check
+from whet.core.errors import UsageError, check, fail
 from whet.core.types import Array
 from whet.core.version import VERSION
 from whet.graph.graph import Graph
@@ -69,9 +69,10 @@ class CompiledModel:
         self, *arrays: Any, out: Array | Sequence[Array] | None = None, **by_name: Any
     ) -> Any:
         first = self._first
-        if out is None and not by_name and first.fits_plainly(arrays):
+        if not by_name and first.fits_plainly(arrays):
             # The usual call by a short way: everything else costs microseconds.
-            results = first.executable(arrays)
+            targets = None if out is None else _targets(first, out)
+            results = first.executable(arrays, targets)
         else:
             results = tuple(self.results(*arrays, out=out, **by_name).values())
         return results[0] if len(results) == 1 else results
@@ -82,24 +83,7 @@ class CompiledModel:
         """The results of a call by name, in order."""
         values = self.signature.arrange(arrays, by_name)
         program, flat = self._programs.fitting(values, lambda s: s.flatten(values))
-        return program.run(flat, None if out is None else self._targets(program, out))
-
-    def _targets(self, program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
-        """The arrays to write to, checked against the outputs."""
-        given = [out] if isinstance(out, np.ndarray) else list(out)
-        outputs = program.signature.outputs
-        expected = ", ".join(map(str, outputs))
-        check(program.rest is None and all(None not in s.shape for s in outputs), "WH3003",
-              "'out' needs outputs of known shape", hint=expected, kind=UsageError)  # fmt: skip
-        sound = len(given) == len(outputs) and all(
-            isinstance(a, np.ndarray)
-            and (a.shape, a.dtype) == (s.shape, s.dtype.numpy)
-            and a.flags.writeable
-            for a, s in zip(given, outputs)
-        )
-        check(sound, "WH3003", "'out' must be writable arrays of the types of the outputs",
-              hint=expected, kind=UsageError)  # fmt: skip
-        return given
+        return program.run(flat, None if out is None else _targets(program, out))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Stores the model, as compiled for its first input types, for `whet.load`."""
@@ -125,3 +109,18 @@ class CompiledModel:
         inputs = ", ".join(map(str, self.inputs))
         outputs = ", ".join(map(str, self.outputs)) or "known after a run"
         return f"<whet model ({inputs}) -> ({outputs}), engine: {self.engine}>"
+
+
+def _targets(program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
+    """The arrays to write to, checked against the outputs."""
+    given = (out,) if isinstance(out, np.ndarray) else tuple(out)
+    if not program.can_write(given):
+        known = program.target_types is not None
+        problem = (
+            "'out' must be writable arrays of the types of the outputs"
+            if known
+            else "'out' needs outputs of known shape"
+        )
+        expected = ", ".join(map(str, program.signature.outputs))
+        fail("WH3003", problem, hint=expected, kind=UsageError)
+    return given

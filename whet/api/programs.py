@@ -62,6 +62,26 @@ class Program:
                 return False
         return True
 
+    @cached_property
+    def target_types(self) -> tuple[tuple[Any, Shape], ...] | None:
+        """NumPy type and shape of each output; None if they are known only after a run."""
+        specs = self.signature.outputs
+        if self.rest is not None or any(None in spec.shape for spec in specs):
+            return None
+        return tuple((spec.dtype.numpy, spec.shape) for spec in specs)  # type: ignore[misc]
+
+    def can_write(self, arrays: Sequence[Any]) -> bool:
+        """Whether the results can be written to these arrays."""
+        types = self.target_types
+        if types is None or len(types) != len(arrays):
+            return False
+        for array, (dtype, shape) in zip(arrays, types):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+                return False
+            if not array.flags.writeable:
+                return False
+        return True
+
     def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
         """The results of the model by name, for flat arrays that fit the signature."""
         given = self.signature.unguarded(arrays)

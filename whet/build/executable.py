@@ -99,6 +99,7 @@ def _are_separate(out: Sequence[Array], inputs: Sequence[Array]) -> bool:
     for number, array in enumerate(out):
         if not is_ready(array):
             return False
-        if any(np.may_share_memory(array, a) for a in (*inputs, *out[:number])):
-            return False
+        for other in (*inputs, *out[:number]):
+            if np.may_share_memory(array, other):
+                return False
     return True
