@@ -21,6 +21,10 @@ from whet.ops.base import Op, Sample, law, operator, require
 STEP = "strides=[2, 1], dilations=[1, 1]"
 # How many zeros stand before a filter w that is enlarged to the kernel k, in steps of x.
 BORDER = tuple(f"(k[{n}] - dim(w, {n + 2})) // 2 * d[{n}]" for n in range(2))
+HALF_LARGE = "[(k[0] - 1) // 2, (k[1] - 1) // 2, (k[0] - 1) // 2, (k[1] - 1) // 2]"
+HALF_SMALL = (
+    "[(dim(w, 2) - 1) // 2, (dim(w, 3) - 1) // 2, (dim(w, 2) - 1) // 2, (dim(w, 3) - 1) // 2]"
+)
 UNIT = "strides=[1, 1], dilations=[1, 1]"
 
 
@@ -66,6 +70,10 @@ class Enlarge(Op):
             f"conv(x, w, strides=s, pads=[p[0] - {BORDER[0]}, p[1] - {BORDER[1]}, "
             f"p[2] - {BORDER[0]}, p[3] - {BORDER[1]}], dilations=d, groups=g)", "real",
             x=(2, 4, 5, 6), w=(6, 2, 1, 3), k=(3, 3), s=(2, 1), p=(1, 1, 2, 0), d=(1, 1), g=2),
+        # Where the padding is half the kernel it stays so.
+        law(f"conv(x, enlarge(w, kernel=k), strides=s, pads={HALF_LARGE}, dilations=[1, 1], "
+            f"groups=g) = conv(x, w, strides=s, pads={HALF_SMALL}, dilations=[1, 1], groups=g)",
+            "real", x=(2, 4, 5, 6), w=(6, 2, 1, 3), k=(3, 3), s=(2, 1), g=2),
         law("enlarge(add(w, v), kernel=k) = add(enlarge(w, kernel=k), enlarge(v, kernel=k))",
             "exact", when=("shape(w) == shape(v)",), w=(2, 3, 1, 3), v=(2, 3, 1, 3), k=(3, 3)),
         law("enlarge(mul(w, s), kernel=k) = mul(enlarge(w, kernel=k), s)", "real",
@@ -143,7 +151,6 @@ class Regroup(Op):
     axioms = (
         law("conv(x, w, strides=s, pads=p, dilations=d, groups=g) = conv(x, regroup(w, groups=g, "
             "merged=m), strides=s, pads=p, dilations=d, groups=g // m)", "real",
-            when=("g % m == 0",),
             x=(2, 8, 5, 6), w=(12, 2, 3, 3), s=(2, 1), p=(1, 0, 1, 2), d=(1, 1), g=4, m=2),
         law("regroup(add(w, v), groups=g, merged=m) = "
             "add(regroup(w, groups=g, merged=m), regroup(v, groups=g, merged=m))", "exact",
@@ -153,8 +160,10 @@ class Regroup(Op):
         law("regroup(relu(w), groups=g, merged=m) = relu(regroup(w, groups=g, merged=m))",
             "exact", w=(4, 2, 3, 1), g=4, m=2),
         law("regroup(regroup(w, groups=g, merged=m), groups=g // m, merged=n) = "
-            "regroup(w, groups=g, merged=m * n)", "exact", when=("g % (m * n) == 0",),
+            "regroup(w, groups=g, merged=m * n)", "exact",
             w=(8, 3, 3, 1), g=4, m=2, n=2),
+        law("regroup(regroup(w, groups=g, merged=m), groups=g // m, merged=g // m) = "
+            "regroup(w, groups=g, merged=g)", "exact", w=(8, 3, 3, 1), g=4, m=2),
         law("regroup(enlarge(w, kernel=k), groups=g, merged=m) = "
             "enlarge(regroup(w, groups=g, merged=m), kernel=k)", "exact",
             w=(4, 2, 1, 3), g=2, m=2, k=(3, 3)),
@@ -274,7 +283,8 @@ class ConvIdentity(Known):
 
     axioms = (
         law(f"conv(x, conv_identity(channels=dim(x, 1), kernel=k), {UNIT}, pads=[(k[0] - 1) // 2, "
-            "(k[1] - 1) // 2, (k[0] - 1) // 2, (k[1] - 1) // 2], groups=1) = x", "exact", x=(2, 3, 5, 6), k=(3, 1)),
+            "(k[1] - 1) // 2, (k[0] - 1) // 2, (k[1] - 1) // 2], groups=1) = x", "exact",
+            x=(2, 3, 5, 6), k=(3, 1)),
         law("enlarge(conv_identity(channels=c, kernel=j), kernel=k) = "
             "conv_identity(channels=c, kernel=k)", "exact", c=3, j=(1, 1), k=(3, 3)),
     )  # fmt: skip
