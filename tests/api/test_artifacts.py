@@ -67,7 +67,7 @@ def test_other_tools_can_read_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.whet") as archive:
         assert archive.testzip() is None
         assert archive.namelist() == ["manifest.json", "graph.txt", "weights.safetensors"]
-        assert json.loads(archive.read("manifest.json"))["schema"] == 1
+        assert json.loads(archive.read("manifest.json"))["schema"] == 2
         tensors = dict(safetensors.deserialize(archive.read("weights.safetensors")))
     assert tensors["constant:f32"]["dtype"] == "F32"
     assert tensors["constant:bf16"]["dtype"] == "BF16"

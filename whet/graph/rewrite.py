@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from whet.core.dtypes import DType
 from whet.graph.body import GraphBody
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Graph, Node, Value, make_input
@@ -47,11 +48,19 @@ def _keep(b: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value
     return b.results(node.op, *inputs)
 
 
+_PLAIN = (int, float, str, tuple, DType, type(None))
+"""Attributes that are no bodies: asking a protocol about each takes microseconds."""
+
+
 def bodies(op: Op) -> dict[str, Graph]:
     """The graphs among the operator's attributes (the step of a scan), by attribute."""
     fields = dataclasses.fields(op)  # type: ignore[arg-type]
     values = {field.name: getattr(op, field.name) for field in fields}
-    return {name: body_graph(v) for name, v in values.items() if isinstance(v, Body)}
+    return {
+        name: body_graph(v)
+        for name, v in values.items()
+        if not isinstance(v, _PLAIN) and isinstance(v, Body)
+    }
 
 
 def body_graph(body: Body) -> Graph:

@@ -30,7 +30,7 @@ from whet.runtime.ports import Port, Structure, leaves
 from whet.runtime.signature import Signature, TensorSpec
 from whet.runtime.strict_json import parse_json_object
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.txt", "weights.safetensors"
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_GRAPH_BYTES = 8 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ def load_model(model: Any) -> Source:
     )
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> memoryview | bytes:
+    """The contents of the file, mapped: a copy would take as long as parsing it."""
     try:
         status = path.stat()
         size = status.st_size
@@ -54,12 +56,15 @@ def _read(path: Path) -> bytes:
             hint="store the weights as external data",
             kind=ModelError,
         )
-        return path.read_bytes()
+        if size == 0:
+            return b""
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         fail("WH2001", f"'{path}' cannot be read: {error}", kind=ModelError)
 
 
-def _parse(data: bytes, title: str) -> Any:
+def _parse(data: memoryview | bytes, title: str) -> Any:
     check(bool(data), "WH2001", f"{title} is empty", kind=ModelError)
     proto: Any = onnx.ModelProto()
     try:
