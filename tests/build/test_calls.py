@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -111,6 +113,23 @@ def test_outputs_of_all_kinds() -> None:
         assert one.flags.writeable
         others = [given, *results[:n]]
         assert not any(np.may_share_memory(one, other) for other in others)
+
+
+def test_weights_are_released_beside_host_operators() -> None:
+    b = GraphBuilder()
+    (x,) = inputs_of(b, (2, 33))
+    weights = np.random.default_rng(0).standard_normal((33, 35)).astype(np.float32)
+    y = b.one(MatMul(), x, b.constant(weights.copy()))
+    graph = graph_of([y, b.one(NonZero(), y)], [x])
+    originals = [weakref.ref(c) for c in graph.constants]
+    executable = native(graph)
+    del y, graph
+    gc.collect()
+    assert [c() for c in originals] == [None]
+    given = np.ones((2, 33), np.float32)
+    product, positions = executable([given])
+    np.testing.assert_allclose(product, given @ weights, rtol=1e-5, atol=1e-5)
+    assert positions.shape == (2, 70)
 
 
 def test_unused_inputs_and_scalars() -> None:

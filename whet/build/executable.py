@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,16 +41,15 @@ class NativeExecutable:
     ) -> None:
         self.segments = tuple(s.segment for s in steps if isinstance(s, NativeStep))
         self.report = _report(graph, self.segments, reasons)
+        # The graph is not kept: its constants live packed in the images.
         self._single = self.segments[0] if len(steps) == 1 and self.segments else None
-        # A graph that is one segment is not kept: its constants live packed in the image.
-        self._graph = None if self._single else graph
-        self._steps = () if self._single else steps
+        self._run = self._single or _Sequence(graph, steps)
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]:
         if out is None:
-            return self._single(inputs) if self._single else self._run(inputs)
+            return self._run(inputs)
         if self._single and _are_separate(out, inputs):
             return self._single(inputs, out)
         for target, result in zip(out, self(inputs), strict=True):
@@ -60,21 +59,50 @@ class NativeExecutable:
     def describe(self) -> list[str]:
         return self.report.lines()
 
-    def _run(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """All steps in order, for graphs that are not one native segment."""
-        assert self._graph is not None
-        env: dict[Value, Array] = dict(zip(self._graph.inputs, inputs, strict=True))
 
-        def read(v: Value) -> Array:
-            return v.array if isinstance(v, Constant) else env[v]
+class _Sequence:
+    """The steps of a graph that is not one native segment.
 
-        for step in self._steps:
+    Values are numbered here: a value of the graph holds all that it is computed from, and so
+    all weights, of which native code has its own.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[NativeStep | LoneStep]) -> None:
+        numbers: dict[Value, int] = {}
+        self.constants: dict[int, Array] = {}
+
+        def number(v: Value) -> int:
+            found = numbers.setdefault(v, len(numbers))
+            if isinstance(v, Constant):
+                self.constants[found] = v.array
+            return found
+
+        def numbered(step: NativeStep | LoneStep) -> _Turn:
+            run: Callable[[tuple[Array, ...]], Sequence[Array]]
             if isinstance(step, NativeStep):
-                env.update(zip(step.outputs, step.segment([read(v) for v in step.inputs])))
+                run, inputs, outputs = step.segment, step.inputs, step.outputs
             else:
-                results = step.op.run_reference(tuple(read(v) for v in step.node.inputs))
-                env.update(zip(step.node.results, results))
-        return own_results([read(v) for v in self._graph.outputs], inputs)
+                run, inputs, outputs = step.op.run_reference, step.node.inputs, step.node.results
+            return _Turn(run, tuple(map(number, inputs)), tuple(map(number, outputs)))
+
+        self.inputs = tuple(map(number, graph.inputs))
+        self.turns = tuple(map(numbered, steps))
+        self.outputs = tuple(map(number, graph.outputs))
+
+    def __call__(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        env = self.constants | dict(zip(self.inputs, inputs, strict=True))
+        for turn in self.turns:
+            env.update(zip(turn.outputs, turn.run(tuple(env[n] for n in turn.inputs))))
+        return own_results([env[n] for n in self.outputs], inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    """A step between numbered values."""
+
+    run: Callable[[tuple[Array, ...]], Sequence[Array]]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 def _report(
