@@ -8,7 +8,7 @@
       set core
       lhs conv(x, w, strides=s, pads=p, dilations=d, groups=1)
       rhs ...
-      axiom conv.7
+      axiom conv.1c5a09e2
       solver z3 5.4.0
       prime 2147483647
       seed 0

@@ -48,15 +48,14 @@ def claim_of(law: ReadLaw, ranks: Iterable[tuple[str, int]]) -> Claim:
 
 
 def laws(registry: Mapping[str, type[Op]] = REGISTRY) -> dict[str, Law]:
-    """Every law once, by name: its operator and its number there."""
+    """Every law once, by a name that stays with it: its operator and a part of its digest."""
     found: dict[str, Law] = {}
     known: set[str] = set()
     for name, cls in sorted(registry.items()):
-        if isinstance(cls.axioms, tuple):
-            for n, law in enumerate(cls.axioms):
-                if digest(law) not in known:
-                    known.add(digest(law))
-                    found[f"{name}.{n}"] = law
+        for law in cls.axioms if isinstance(cls.axioms, tuple) else ():
+            if digest(law) not in known:
+                known.add(digest(law))
+                found[f"{name}.{digest(law)[:8]}"] = law
     return found
 
 
