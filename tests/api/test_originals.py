@@ -89,6 +89,7 @@ def test_originals_are_released(
     assert alive(made_constants) == 0
     x = np.ones((2, SIZE), np.float32)
     graph = f.graph
+    assert f.graph is graph
     assert alive(made_constants) > 0
     (w,) = (c.array for c in graph.constants)
     np.testing.assert_allclose(f(x), np.maximum(x @ w, 0) @ w, rtol=1e-3, atol=1e-2)

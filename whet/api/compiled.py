@@ -56,8 +56,8 @@ class CompiledModel:
     def graph(self) -> Graph:
         """The optimised graph that runs.
 
-        It is made again from the model at each access, because its weights are not held:
-        `ModelError` if the model's file has changed.
+        It is made again from the model where nobody holds it, because its weights would take
+        memory: `ModelError` if the model's file has changed.
         """
         return self._first.graph()
 

@@ -7,6 +7,7 @@ or to show a model.
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -29,13 +30,18 @@ def held(graph: Graph) -> GetGraph:
 
 
 def made_again(graph: Graph, make: GetGraph, changed: Callable[[], NoReturn]) -> GetGraph:
-    """The graph by `make`; if that gives another one than this, `changed` says so."""
-    digest = _digest(graph)
+    """The graph while somebody holds it, then by `make`; if that gives another one than this,
+    `changed` says so."""
+    digest, latest = _digest(graph), weakref.ref(graph)
 
     def get() -> Graph:
-        again = make()
-        if _digest(again) != digest:
-            changed()
+        nonlocal latest
+        again = latest()
+        if again is None:
+            again = make()
+            if _digest(again) != digest:
+                changed()
+            latest = weakref.ref(again)
         return again
 
     return get

@@ -49,9 +49,10 @@ def compile_command(
             numerics=numerics,
             note=reporter.note,
         )
+        graph = compiled.graph  # held, so that it is made again once only
         compiled.save(output)
     seconds = time.perf_counter() - start
-    size, nodes = output.stat().st_size, len(compiled.graph.nodes)
+    size, nodes = output.stat().st_size, len(graph.nodes)
     document = {
         "artifact": str(output),
         "bytes": size,
