@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -66,7 +68,12 @@ def test_disturbed_turns_do_not_count() -> None:
     assert not found["a"].disturbed
 
 
-def test_who_is_always_disturbed_gets_more_turns_and_a_mark() -> None:
+def test_who_is_always_disturbed_gets_more_turns_and_a_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: float(next(ticks)), sleep=lambda seconds: None)
+    monkeypatch.setattr(turns, "time", clock)  # every turn takes as long
     machine = Machine()
     who = Scripted(machine, 1.0, iter([8.0, 5.0, 6.0, 7.0, 9.0, 4.0]))
     found = turns.take_turns({"a": who}, Settings(3, 0.01, 0.15), lambda: machine.busy)["a"]

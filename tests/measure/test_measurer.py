@@ -201,8 +201,8 @@ def test_comparing_with_a_faulty_kernel_is_an_outcome(measurer: Measurer) -> Non
         assert found.outcome == outcome
 
 
+@pytest.mark.usefixtures("planted_sketch")
 def test_closing_ends_all_processes() -> None:
-    plant()
     measurer = Measurer(build_processes=2)
     assert measurer.measure(double_task(), [planted("right")] * 3, 1, TARGET)[0].ok
     assert measurer.runner._worker is not None

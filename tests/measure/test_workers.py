@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measure.planted import TARGET, double_task, plant
+from tests.measure.planted import TARGET, double_task
 from whet.codegen.llvm.compile import ObjectJob
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
@@ -85,8 +85,8 @@ def test_a_process_that_cannot_start_is_a_clear_error() -> None:
     assert "No module named" in str(failed.value)
 
 
+@pytest.mark.usefixtures("planted_sketch")
 def test_the_runner_is_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant()
     monkeypatch.setattr(runner_module, "JOBS_PER_PROCESS", 2)
     with Measurer(build_processes=1) as measurer:
         results = measurer.measure(double_task(), RIGHT * 5, 1, TARGET)
@@ -94,8 +94,8 @@ def test_the_runner_is_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
         assert measurer.runner.starts == 3
 
 
+@pytest.mark.usefixtures("planted_sketch")
 def test_arrays_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant()
     monkeypatch.setattr(runner_module, "MOST_HELD_BYTES", 1000)
     with Measurer(build_processes=1) as measurer:
         for size in (100, 101, 100):
