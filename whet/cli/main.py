@@ -23,6 +23,7 @@ from whet.cli.compile import compile_command
 from whet.cli.console import print_error
 from whet.cli.db import db_app
 from whet.cli.inspect import inspect_command
+from whet.cli.interrupts import insistent_interrupts
 from whet.cli.rules import rules_app
 from whet.cli.run import run_command
 from whet.cli.target import target_command
@@ -74,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     `arguments` default to those of the process.
     """
     try:
-        app(arguments, prog_name="whet")
+        with insistent_interrupts():
+            app(arguments, prog_name="whet")
     except WhetError as error:
         print_error(error)
         sys.exit(error.exit_code)

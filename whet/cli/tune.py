@@ -25,6 +25,7 @@ from whet.cli.arguments import (
     parse_inputs,
 )
 from whet.cli.console import Reporter
+from whet.cli.interrupts import heard
 from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
 from whet.tune.tuner import Report
@@ -64,6 +65,7 @@ def tune_command(
                 [compiled.graph], engine.target, thread_count(threads), parse_budget(budget),
                 numerics="exact" if numerics == "exact" else "real", trials=trials, watch=watch,
             )  # fmt: skip
+    heard()
     document = {"tasks": [_document(r) for r in latest], "trials": sum(r.trials for r in latest)}
     reporter.result(document, lambda: reporter.table(_COLUMNS, [_row(r) for r in latest]))
 
