@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from whet.core.dtypes import DType
+from whet.core.errors import OperatorError
 from whet.core.types import Array, Shape
 from whet.graph.graph import Constant, Graph, Node, Result, Value
 from whet.ir.affine import affine
@@ -219,9 +220,7 @@ def _view(node: Node, position: int, place: Place, result: Value) -> Place | Non
     assert isinstance(result, Result)
     try:
         moved = node.op.run_reference(arrays)[result.index]
-    except Exception as error:  # an operator that cannot move integers is no view
-        if type(error).__name__ != "OperatorError":
-            raise
+    except OperatorError:  # it cannot move integers
         return None
     if moved.size == 0:
         return None
