@@ -134,6 +134,9 @@ class Conv(Op):
             x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(2, 3, 3, 3)),
         law(f"add(conv(x, w, {ANY}, groups=1), conv(z, v, {ANY}, groups=1)) = "
             f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {ANY}, groups=1)", "real",
+            when=("dim(x, 1) == dim(w, 1)", "dim(x, 0) == dim(z, 0)", "dim(x, 2) == dim(z, 2)",
+                  "dim(x, 3) == dim(z, 3)", "dim(w, 0) == dim(v, 0)", "dim(w, 2) == dim(v, 2)",
+                  "dim(w, 3) == dim(v, 3)"),
             **EXAMPLE, x=(2, 3, 4, 5), w=(4, 3, 3, 3), z=(2, 2, 4, 5), v=(4, 2, 3, 3)),
         # Two convolutions of equal shapes side by side are one of twice the groups.
         law(f"concat(conv(x, w, {ANY}, groups=g), conv(y, v, {ANY}, groups=g), axis=1) = "

@@ -87,6 +87,7 @@ class MatMul(Op):
             "exact", a=(2, 3, 5), b=(2, 5, 4), c=(2, 5, 1)),
         law("add(matmul(a, b), matmul(c, d)) = "
             "matmul(concat(a, c, axis=1), concat(b, d, axis=0))", "real",
+            when=("dim(a, 0) == dim(c, 0)", "dim(b, 1) == dim(d, 1)", "dim(a, 1) == dim(b, 0)"),
             a=(2, 3), b=(3, 5), c=(2, 4), d=(4, 5)),
         law("transpose(matmul(a, b), perm=[0, 2, 1]) = "
             "matmul(transpose(b, perm=[0, 2, 1]), transpose(a, perm=[0, 2, 1]))", "exact",

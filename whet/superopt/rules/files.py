@@ -155,9 +155,9 @@ def _proved(block: Sequence[str], source: str) -> Rule:
 
 # ---------------------------------------------------------------------------------- collections
 def write_folder(rules: Sequence[Rule], folder: Path) -> tuple[Path, ...]:
-    """One file per family; files of families without rules are removed."""
+    """One file per family, every claim once; files of families without rules are removed."""
     by_family: dict[str, list[Rule]] = {}
-    for rule in rules:
+    for rule in {r.hash: r for r in rules}.values():
         by_family.setdefault(family(rule), []).append(rule)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(f"*{SUFFIX}"):

@@ -210,7 +210,7 @@ def search(
         at = _Search(claim, pool, rng, largest).run()
         if at is None or at in found:
             fruitless += 1
-            if fruitless >= (30 if found else 12):
+            if fruitless >= (30 if found else 25):
                 return
         else:
             fruitless = 0
@@ -244,7 +244,8 @@ def features(claim: Claim, at: Assignment) -> frozenset[str]:
     for (a, s), (b, t) in itertools.combinations(at.shapes, 2):
         found.add(f"{a},{b} {'same' if s == t else 'differ'}")
         if len(s) == len(t):
-            found |= {f"{a},{b} differ in {k}" for k, (d, e) in enumerate(zip(s, t)) if d != e}
+            found |= {f"{a} above {b} in {k}" for k, (d, e) in enumerate(zip(s, t)) if d > e}
+            found |= {f"{a} below {b} in {k}" for k, (d, e) in enumerate(zip(s, t)) if d < e}
     for term in dict.fromkeys(t for side in claim.sides for t in subterms(side)):
         if not isinstance(term, Apply) or not term.inputs:
             continue

@@ -7,7 +7,9 @@ tried, and kept where the law survives the numeric gate.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -16,22 +18,29 @@ from whet.core.digest import digest_text
 from whet.graph.laws import ReadLaw, read_law
 from whet.graph.terms import Apply, Term, subterms
 from whet.ops.base import REGISTRY, Law, Op
-from whet.superopt.verify.assign import Assignment, Claim, read_assignment
+from whet.superopt.verify.assign import Assignment, Claim, fits, read_assignment, search
+from whet.superopt.verify.extents import telling
 from whet.superopt.verify.identity import Counterexample, check_identity
 
 RANKS = range(1, 5)
 SHAPES_PER_AXIOM = 16
-SHAPES_KEPT = 6
+SHAPES_FOR_FACTS = 48
+"""Further shapes that guard against facts about extents that hold by chance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Axiom:
-    """A law at fixed ranks, with assignments at which both sides have types."""
+    """A law at fixed ranks, with assignments at which both sides have types.
+
+    `partial` names the sides that may have a type where the other has none: `add(x, y)` for
+    `add(x, expand(y, shape=shape(x)))`, when y is the larger one.
+    """
 
     name: str
     law: ReadLaw
     ranks: tuple[tuple[str, int], ...]
     at: tuple[Assignment, ...]
+    partial: frozenset[str] = frozenset()
 
     @property
     def claim(self) -> Claim:
@@ -84,7 +93,7 @@ def axioms_of(name: str, law: Law) -> tuple[Axiom, ...]:
     read = read_law(law)
     stored = recorded().get(digest(law))
     if stored is not None:
-        return tuple(Axiom(name, read, ranks, at) for ranks, at in stored)
+        return tuple(Axiom(name, read, *entry) for entry in stored)
     return examine(name, law).axioms
 
 
@@ -111,16 +120,34 @@ def examine(name: str, law: Law, shapes: int = SHAPES_PER_AXIOM) -> Examined:
         seed = int(digest_text(law.text, str(variant))[:8], 16)
         verdict = check_identity(claim_of(read, variant), seed, shapes)
         if verdict.passed:
-            found.append(Axiom(name, read, variant, verdict.at[:SHAPES_KEPT]))
+            claim = claim_of(read, variant)
+            more = itertools.islice(search(claim, seed + 1), SHAPES_FOR_FACTS)
+            at = tuple(dict.fromkeys((*verdict.at, *more)))
+            few = telling(claim.sides, at)
+            found.append(Axiom(name, read, variant, few, partial_sides(claim)))
         elif variant == own:
             return Examined(law, (), verdict.counterexample, verdict.problem)
     return Examined(law, tuple(found))
 
 
+def partial_sides(claim: Claim) -> frozenset[str]:
+    """The sides that have a type at some assignment where the other has none."""
+    found = set()
+    for name, side in (("left", claim.left), ("right", claim.right)):
+        alone = dataclasses.replace(claim, left=side, right=())
+        if set(alone.attributes) != set(claim.attributes):
+            continue  # such a side is no trigger
+        tried = itertools.islice(search(alone, 0), SHAPES_PER_AXIOM)
+        if not all(fits(claim, at) for at in tried):
+            found.add(name)
+    return frozenset(found)
+
+
 # -------------------------------------------------------------------------------------- record
 RECORD = "axioms.txt"
 
-Recorded = dict[str, tuple[tuple[tuple[tuple[str, int], ...], tuple[Assignment, ...]], ...]]
+Entry = tuple[tuple[tuple[str, int], ...], tuple[Assignment, ...], frozenset[str]]
+Recorded = dict[str, tuple[Entry, ...]]
 
 
 def digest(law: Law) -> str:
@@ -139,6 +166,7 @@ def write_record(examined: Mapping[str, Examined]) -> str:
         for axiom in result.axioms:
             ranks = " ".join(f"{n}={r}" for n, r in axiom.ranks)
             lines.append(f"  ranks {ranks}".rstrip())
+            lines += [f"    partial {side}" for side in sorted(axiom.partial)]
             lines += [f"    at {at}".rstrip() for at in axiom.at]
     return "\n".join(lines) + "\n"
 
@@ -151,16 +179,19 @@ def recorded() -> Recorded:
 
 
 def read_record(text: str) -> Recorded:
-    found: dict[str, list[tuple[tuple[tuple[str, int], ...], list[Assignment]]]] = {}
-    current: list[tuple[tuple[tuple[str, int], ...], list[Assignment]]] = []
+    found: dict[str, list[Entry]] = {}
+    current: list[Entry] = []
     for line in text.splitlines():
         word, _, rest = line.strip().partition(" ")
         if word == "law":
             current = found.setdefault(rest.split()[1], [])
         elif word == "ranks":
             pairs = (piece.split("=") for piece in rest.split())
-            current.append((tuple((n, int(r)) for n, r in pairs), []))
-        elif word == "at":
-            ranks, at = current[-1]
-            at.append(read_assignment(rest, dict(ranks)))
-    return {k: tuple((ranks, tuple(at)) for ranks, at in v) for k, v in found.items()}
+            current.append((tuple((n, int(r)) for n, r in pairs), (), frozenset()))
+        elif word in ("at", "partial"):
+            ranks, at, partial = current[-1]
+            if word == "at":
+                current[-1] = ranks, (*at, read_assignment(rest, dict(ranks))), partial
+            else:
+                current[-1] = ranks, at, partial | {rest}
+    return {k: tuple(v) for k, v in found.items()}

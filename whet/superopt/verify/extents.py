@@ -107,6 +107,33 @@ def facts(terms: Iterable[Term], at: Sequence[Assignment]) -> tuple[Fact, ...]:
     return tuple(found)
 
 
+def telling(terms: Sequence[Term], at: Sequence[Assignment]) -> tuple[Assignment, ...]:
+    """A few of the assignments that show the same facts as all of them.
+
+    A formula that holds at some shapes by chance is no fact at the others, so an assignment
+    stays if it refutes one that those before it suggest, or if a fact is not seen without it.
+    """
+    cases = [_Case(a, _extents(terms, a)) for a in at]
+    known = set(facts(terms, at))
+    kept = list(at[:2])
+    while True:
+        found = facts(terms, kept)
+        wrong = next((c.at for c in cases if not all(_holds(f, c) for f in found)), None)
+        if wrong is None and known <= set(found):
+            return tuple(kept)
+        rest = [a for a in at if a not in kept]
+        if not rest:
+            return tuple(kept)
+        kept.append(wrong if wrong is not None else rest[0])
+
+
+def _holds(fact: Fact, case: _Case) -> bool:
+    if fact.attribute is not None and dict(case.at.attributes)[fact.attribute] != fact.value:
+        return True
+    extent = case.extents.get((fact.term, fact.axis))
+    return extent is None or _value(fact.formula, case.at) == extent
+
+
 @dataclass(frozen=True)
 class _Case:
     """The extents of all sub-terms at one assignment."""
@@ -127,7 +154,7 @@ def _agreed(cases: Sequence[_Case], key: tuple[Term, int]) -> Expression | None:
 def _value(e: Expression, at: Assignment) -> Any:
     try:
         return evaluate(e, dict(at.attributes), dict(at.shapes))
-    except ArithmeticError:
+    except (ArithmeticError, LookupError):  # a list of another length
         return None
 
 
@@ -167,3 +194,18 @@ def ranks(terms: Iterable[Term], at: Assignment) -> Mapping[Term, tuple[int, ...
         for t in every
         if not isinstance(t, Variable) or t.name in typing.shapes
     }
+
+
+def equal_extents(
+    at: Sequence[Assignment],
+) -> tuple[tuple[tuple[str, int], tuple[str, int]], ...]:
+    """Pairs of (variable, axis) whose extents agree at all assignments: what types demand."""
+    seen: dict[tuple[int, ...], tuple[str, int]] = {}
+    found = []
+    for name, shape in at[0].shapes:
+        for axis in range(len(shape)):
+            values = tuple(dict(a.shapes)[name][axis] for a in at)
+            first = seen.setdefault(values, (name, axis))
+            if first != (name, axis):
+                found.append((first, (name, axis)))
+    return tuple(found)

@@ -7,7 +7,7 @@ instantiation is off, so that "no proof" is answered fast instead of never.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,14 @@ import z3
 from whet.graph.attributes import Expression, ListOf, Literal
 from whet.graph.laws import read_law
 from whet.ops.base import Law
-from whet.superopt.verify.assign import Assignment, Claim
+from whet.superopt.verify.assign import Assignment, Claim, assignments
 from whet.superopt.verify.axioms import Axiom, axioms_of, laws, operators, usable
-from whet.superopt.verify.extents import Fact, facts, ranks
+from whet.superopt.verify.extents import Fact, equal_extents, facts, ranks
 from whet.superopt.verify.logic import Language, NoTranslation, Translation, attribute_constant
 
 TIMEOUT_MS = 2000
+ENOUGH = 12
+"""Assignments from which facts about extents are drawn."""
 ROUNDS = 2
 """How often the operators in play are widened by those of laws that apply to them."""
 
@@ -47,7 +49,13 @@ class Prover:
         self.translated: dict[Axiom, tuple[Any, ...]] = {}
 
     def prove(self, claim: Claim, at: Sequence[Assignment]) -> Proof:
-        """A proof that the sides agree; `at` are assignments at which both have types."""
+        """A proof that the sides agree; `at` are assignments at which both have types.
+
+        What holds at a few shapes may be chance, and would make the assumptions false, so
+        more are looked for if there are not enough.
+        """
+        if len(at) < ENOUGH:
+            at = assignments(claim, ENOUGH, 0)
         if not at:
             return Proof(False, problem="no shapes fit both sides")
         axioms = self.relevant(claim, at[0])
@@ -108,8 +116,12 @@ class Prover:
         plain = Translation(self.language, tensors, attributes, ranks(claim.sides, axiom.at[0]))
         bound = [*(t for t, _ in tensors.values()), *attributes.values()]
         guards = [plain.guard(g) for g in claim.guards]
+        sides = {"left": claim.left[0], "right": claim.right[0]}
         known = _facts(plain, facts(claim.sides, axiom.at))
-        for trigger, other in ((claim.left[0], claim.right[0]), (claim.right[0], claim.left[0])):
+        for name, trigger in sides.items():
+            other = sides["right" if name == "left" else "left"]
+            if name in axiom.partial:
+                continue  # it would bring in terms that have no type
             reading = plain.abstracting()
             pattern = reading.terms(trigger)
             assert reading.abstracted is not None
@@ -139,11 +151,17 @@ class Prover:
         reading = Translation(self.language, tensors, attributes, ranks(claim.sides, at[0]))
         assumed = [reading.guard(g) for g in claim.guards]
         assumed += _facts(reading, facts(claim.sides, at))
+        assumed += [
+            self._extent(tensors, *a) == self._extent(tensors, *b) for a, b in equal_extents(at)
+        ]
         left = [t for term in claim.left for t in reading.terms(term)]
         right = [t for term in claim.right for t in reading.terms(term)]
         if len(left) != len(right) or any(a.sort() != b.sort() for a, b in zip(left, right)):
             raise NoTranslation("sides with different outputs")
         return [a != b for a, b in zip(left, right)], assumed
+
+    def _extent(self, tensors: Mapping[str, tuple[Any, int]], name: str, axis: int) -> Any:
+        return self.language.dim(*tensors[name], z3.IntVal(axis))
 
     def _refute(
         self, goal: Any, assumed: Sequence[Any], axioms: Sequence[Axiom]
