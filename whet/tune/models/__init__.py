@@ -1,0 +1,1 @@
+"""Cost models: which candidates of a task are worth a trial."""
