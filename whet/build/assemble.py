@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whet.build.borders import clearing_program
 from whet.build.constants import ConstantStore
 from whet.build.entry import TableCall, entry_ir
 from whet.build.image import CallNote, SegmentImage, Slot, join_constants
@@ -33,6 +34,7 @@ def assemble(
     constants = ConstantStore()
     calls = [_bind(maker.make(step), step, constants) for step in plan.steps]
     arena = plan_arena([[s for s in c.storages if s.kind == "arena"] for c in calls])
+    calls = _with_clearing(calls, arena.cleared, maker)
     used = dict.fromkeys(s for c in calls for s in c.storages if s.kind == "constant")
     joined, starts = join_constants([constants.array(s) for s in used])
     offsets = {"arena": arena.offsets, "constant": dict(zip(used, starts))}
@@ -71,6 +73,22 @@ def _bind(kernel: NativeKernel, step: AnyStep, constants: ConstantStore) -> Call
     return Call(kernel, step, tuple(found))
 
 
+def _with_clearing(
+    calls: Sequence[Call], cleared: frozenset[Storage], maker: KernelMaker
+) -> list[Call]:
+    """The calls with one before the first use of each of these storages that zeros its border."""
+    found: list[Call] = []
+    waiting = set(cleared)
+    for call in calls:
+        for s in dict.fromkeys(call.storages):
+            if s in waiting and s.geometry is not None:
+                waiting.remove(s)
+                step = LoopStep(clearing_program(s.geometry), (s,), call.step.name, ())
+                found.append(Call(maker.make(step), step, (s,)))
+        found.append(call)
+    return found
+
+
 def _array_number(plan: Plan, s: Storage) -> int:
     """The number of the caller's array behind a storage, inputs before outputs."""
     graph = plan.graph
@@ -84,5 +102,5 @@ def _array_number(plan: Plan, s: Storage) -> int:
 
 def _describe(step: AnyStep) -> str:
     if isinstance(step, LoopStep):
-        return f"loops of {step.nodes[0].op}"
+        return f"loops of {step.nodes[0].op}" if step.nodes else "zeros around a value"
     return describe(*step.task.outputs)

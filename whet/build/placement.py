@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from whet.build.borders import Geometry
 from whet.core.dtypes import DType
 from whet.core.errors import OperatorError
 from whet.core.types import Array, Shape
@@ -33,8 +34,8 @@ class Storage:
     size: int
     dtype: DType
     value: Value
-    geometry: tuple[object, ...] | None = None
-    """What its zero border looks like; memory with a border is shared with its like only."""
+    geometry: Geometry | None = None
+    """What its zero border looks like, if it has one."""
 
     @property
     def nbytes(self) -> int:
@@ -117,7 +118,7 @@ class _Placer:
         border = None if fixed else self.border.get(v)
         inner = None if fixed else self.layouts.inner.get(v)
         strides, offset, size = strides_of(t.shape, inner, border)
-        geometry = (t.shape, inner, border, t.dtype.name) if border else None
+        geometry = Geometry(t.shape, inner, border, t.dtype) if border else None
         storage = Storage(kind, size, t.dtype, v, geometry)
         place = Place(storage, strides, offset, border)
         self.result.places[v] = place

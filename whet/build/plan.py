@@ -46,7 +46,8 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class LoopStep:
-    """An operator's own loop program, and the storages behind its inputs and outputs."""
+    """A loop program, an operator's own or the zeros of a border, and the storages behind its
+    inputs and outputs."""
 
     program: Program
     storages: tuple[Storage, ...]

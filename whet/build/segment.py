@@ -68,7 +68,7 @@ class Context:
 
     def __init__(self, segment: NativeSegment) -> None:
         image = segment.image
-        # Zeroed once: borders of values are never written again.
+        # Zeroed once: borders that no other value's memory covers are never written again.
         self.memory = aligned_zeros(image.arena_bytes)
         self.status = ctypes.c_int64()
         base = {
