@@ -22,7 +22,7 @@ from whet.ops.activation import Relu
 from whet.ops.matmul import MatMul
 from whet.tasks.task import Task
 from whet.tune.schedule import tuned_schedule
-from whet.tune.tuner import Tuner
+from whet.tune.tuner import Budget, Tuner
 
 TARGET = PRESETS["x86-64-v3"]
 
@@ -68,7 +68,7 @@ def make_tuner(database: Database, measurer: MadeUp, seed: int = 0) -> Tuner:
 def test_records_are_kept_and_used(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         tuner = make_tuner(database, MadeUp())
-        tuner.run(30.0, trials=64)
+        tuner.run(Budget(30.0, 64))
         (report,) = tuner.reports()
         assert report.trials == 64
         assert report.best_seconds < report.default_seconds
@@ -84,7 +84,7 @@ def test_records_are_kept_and_used(tmp_path: Path) -> None:
 def test_a_winner_that_is_not_faster_side_by_side_is_not_kept(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         tuner = make_tuner(database, MadeUp(better=False))
-        tuner.run(30.0, trials=32)
+        tuner.run(Budget(30.0, 32))
         search = tuner.searches[0]
         best = database.best(search.task.key, TARGET, 1)
         assert best is not None
@@ -93,23 +93,23 @@ def test_a_winner_that_is_not_faster_side_by_side_is_not_kept(tmp_path: Path) ->
 
 def test_a_second_run_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
-        make_tuner(database, MadeUp()).run(30.0, trials=24)
+        make_tuner(database, MadeUp()).run(Budget(30.0, 24))
         again = make_tuner(database, MadeUp(), seed=1)
         assert len(again.searches[0].known) == 24
-        again.run(30.0, trials=8)
+        again.run(Budget(30.0, 8))
         assert len(again.searches[0].known) == 32
 
 
 def test_time_is_a_limit(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         tuner = make_tuner(database, MadeUp())
-        tuner.run(0.0)
+        tuner.run(Budget(0.0))
         assert tuner.reports()[0].trials == 0
 
 
 def test_real_trials_give_right_results(tmp_path: Path) -> None:
     graph = small_graph()
-    reports = tune_graphs([graph], detect(), 1, 20.0, trials=8, database=tmp_path / "r.db")
+    reports = tune_graphs([graph], detect(), 1, Budget(20.0, 8), database=tmp_path / "r.db")
     assert sum(r.trials for r in reports) == 8
     assert reports[0].outcomes.get("ok", 0) > 0
     x = np.random.default_rng(1).standard_normal((24, 40)).astype(np.float32)

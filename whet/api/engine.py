@@ -104,8 +104,9 @@ class Native:
     ) -> Executable:
         """The graph with kernels that were searched for during the given time."""
         from whet.api.tuning import tune_graphs
+        from whet.tune.tuner import Budget
 
-        tune_graphs([graph], self.target, threads, seconds, numerics=numerics)
+        tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics)
         return self.prepare(graph, threads, numerics)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from whet.build.tasks import graph_steps
@@ -11,19 +12,24 @@ from whet.core.target import Target
 from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
-from whet.tune.tuner import Report, Tuner, Watch, WeightedTask
+from whet.tune.objectives import Objective
+from whet.tune.policy import DraftThenDroplet, Policy
+from whet.tune.report import Report, Watch
+from whet.tune.search import WeightedTask
+from whet.tune.tuner import Budget, Tuner
 
 
 def weighted_tasks(
     graphs: Sequence[Graph], target: Target, threads: int, numerics: Numeric
 ) -> list[WeightedTask]:
-    """The distinct tasks of one or several graphs, with how often they occur."""
-    steps = [s for graph in graphs for s in graph_steps(graph, target, threads, numerics)]
-    first = {step.key: step for step in reversed(steps)}
-    keys = [step.key for step in steps]
+    """The distinct tasks of one or several graphs, with how often each graph has them."""
+    steps = [list(graph_steps(graph, target, threads, numerics)) for graph in graphs]
+    first = {s.key: s for graph in reversed(steps) for s in reversed(graph)}
+    counts = [Counter(s.key for s in graph) for graph in steps]
+    order = dict.fromkeys(s.key for graph in steps for s in graph)
     return [
-        WeightedTask(first[key].task, first[key].name, keys.count(key))
-        for key in dict.fromkeys(keys)
+        WeightedTask(first[key].task, first[key].name, tuple(c[key] for c in counts))
+        for key in order
     ]
 
 
@@ -31,18 +37,21 @@ def tune_graphs(
     graphs: Sequence[Graph],
     target: Target,
     threads: int,
-    seconds: float,
+    budget: Budget,
     *,
     numerics: Numeric = "real",
-    trials: int | None = None,
+    policy: Callable[[], Policy] = DraftThenDroplet,
+    objective: Objective | None = None,
     watch: Watch | None = None,
     database: Path | None = None,
+    seed: int = 0,
 ) -> list[Report]:
     """Search for faster kernels; what is found is in the database at any moment."""
     from whet.measure.measurer import Measurer  # starts processes: only when needed
 
     tasks = weighted_tasks(graphs, target, threads, numerics)
     with Database(database or process_config().db.path) as records, Measurer() as measurer:
-        tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics)
-        tuner.run(seconds, trials, watch)
+        tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics,
+                      policy=policy, objective=objective, seed=seed)  # fmt: skip
+        tuner.run(budget, watch)
         return tuner.reports()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +26,7 @@ from whet.core.errors import UsageError, check, fail
 from whet.core.target import Target
 from whet.db.exchange import ImportReport, export_lines, import_lines
 from whet.db.store import Database
+from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.runtime.files import atomic_write
 from whet.tasks.task import Task
@@ -180,17 +180,13 @@ def _explain(
         return {
             "record": "hit",
             "microseconds": round(best.seconds * 1e6, 2),
-            "schedule": _schedule(best.sketch, best.holes),
+            "schedule": str(Candidate(best.sketch, best.holes)),
             **counts,
         }
     choice = default_choice(task, target, threads, numerics)
     return {
         "record": "miss",
         "microseconds": round(choice.nanoseconds * 1e-3, 2),
-        "schedule": _schedule(choice.sketch.name, choice.holes),
+        "schedule": str(Candidate(choice.sketch.name, choice.holes)),
         **counts,
     }
-
-
-def _schedule(sketch: str, holes: Mapping[str, int]) -> str:
-    return " ".join([sketch, *(f"{name}={value}" for name, value in holes.items())])

@@ -1,4 +1,4 @@
-"""whet tune: a search for faster kernels of a model, kept in the database."""
+"""whet tune: a search for faster kernels of models, kept in the database."""
 
 from __future__ import annotations
 
@@ -18,36 +18,72 @@ from whet.api.tuning import tune_graphs
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
-    ModelArgument,
     NumericsOption,
     QuietOption,
     ThreadsOption,
     parse_inputs,
 )
-from whet.cli.console import Reporter
+from whet.cli.console import Reporter, finite
 from whet.cli.interrupts import heard
 from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
-from whet.tune.tuner import Report
+from whet.tune.objectives import OBJECTIVES, make_objective
+from whet.tune.report import Report, Status, shares
+from whet.tune.tuner import Budget
+
+DEFAULT_BUDGET = "1m"
+SHOWN = 15
+"""Tasks in the live table: those that take the most time."""
+
+ModelsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="MODEL...", help="ONNX models; what they share is tuned once."),
+]
 
 
 def tune_command(
-    model: ModelArgument,
-    budget: Annotated[str, typer.Option(help="Time to search: seconds, or 30s, 10m, 1h.")] = "1m",
+    models: ModelsArgument,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Time to search: seconds, or 30s, 10m, 1h; 1m unless trials are given."),
+    ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Most trials to make.")] = None,
+    objective: Annotated[
+        str, typer.Option(metavar="|".join(OBJECTIVES), help="What is to become small.")
+    ] = "total",
+    target_ms: Annotated[
+        list[float] | None,
+        typer.Option(metavar="MS", help="targets: fast enough; one for all models, or one each."),
+    ] = None,
+    reference_ms: Annotated[
+        list[float] | None,
+        typer.Option(metavar="MS", help="speedup: what models are compared with, one each."),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(min=1, help="early-stopping: trials of a task without any gain."),
+    ] = None,
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = "real",
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Search for faster kernels of a model.
+    """Search for faster kernels of models.
 
     Everything that is measured is kept at once, so stopping with Ctrl-C loses nothing; a later
-    search goes on where this one stopped, and `whet compile --budget` uses what was found.
+    search goes on where this one stopped, and every later compile uses what was found.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
-    compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
+    seconds = math.inf if budget is None and trials else parse_budget(budget or DEFAULT_BUDGET)
+    aim = make_objective(
+        objective, len(models), targets=[ms * 1e-3 for ms in target_ms or ()],
+        references=[ms * 1e-3 for ms in reference_ms or ()], patience=patience,
+    )  # fmt: skip
+    inputs = parse_inputs(input)
+    graphs = [
+        open_model(m, inputs, reporter, threads=threads, numerics=numerics).graph for m in models
+    ]
     engine = default_engine()
     check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
     assert isinstance(engine, Native)
@@ -55,57 +91,67 @@ def tune_command(
 
     with Live(console=reporter.err, refresh_per_second=2, transient=True) as live:
 
-        def watch(reports: Sequence[Report], left: float) -> None:
+        def watch(reports: Sequence[Report], status: Status) -> None:
             latest[:] = reports
-            live.update(_table(reports, left))
+            live.update(live_table(reports, status))
 
         # A search that is stopped is a shorter search: what it found is in the database.
         with contextlib.suppress(KeyboardInterrupt):
             latest[:] = tune_graphs(
-                [compiled.graph], engine.target, thread_count(threads), parse_budget(budget),
-                numerics="exact" if numerics == "exact" else "real", trials=trials, watch=watch,
+                graphs, engine.target, thread_count(threads), Budget(seconds, trials),
+                numerics="exact" if numerics == "exact" else "real", objective=aim, watch=watch,
             )  # fmt: skip
     heard()
-    document = {"tasks": [_document(r) for r in latest], "trials": sum(r.trials for r in latest)}
-    reporter.result(document, lambda: reporter.table(_COLUMNS, [_row(r) for r in latest]))
+    document = {
+        "tasks": [_document(r, share) for r, share in zip(latest, shares(latest))],
+        "trials": sum(r.trials for r in latest),
+        "seconds_of_tasks": sum(r.total for r in latest),
+    }
+    rows = [_row(r, share) for r, share in zip(latest, shares(latest))]
+    reporter.result(document, lambda: reporter.table(COLUMNS, rows))
 
 
-_COLUMNS = ("task", "count", "trials", "default us", "best us", "gain", "failed")
+COLUMNS = ("task", "weight", "trials", "default us", "best us", "gain", "GFLOP/s", "roofline",
+           "share", "failed")  # fmt: skip
 
 
-def _row(r: Report) -> tuple[str, ...]:
-    failed = sum(n for outcome, n in r.outcomes.items() if outcome != "ok")
-    gain = r.default_seconds / r.best_seconds if r.best_seconds else math.nan
-    known = math.isfinite(r.best_seconds) and math.isfinite(r.default_seconds)
+def _row(r: Report, share: float) -> tuple[str, ...]:
+    def shown(value: float, form: str) -> str:
+        return form.format(value) if math.isfinite(value) else "-"
+
     return (
-        r.name, str(r.count), str(r.trials),
-        f"{r.default_seconds * 1e6:.1f}" if math.isfinite(r.default_seconds) else "-",
-        f"{r.best_seconds * 1e6:.1f}" if math.isfinite(r.best_seconds) else "-",
-        f"{gain:.2f}" if known else "-", str(failed),
+        r.name, str(r.count), str(r.trials), shown(r.default_seconds * 1e6, "{:.1f}"),
+        shown(r.best_seconds * 1e6, "{:.1f}"), shown(r.gain, "{:.2f}"),
+        shown(r.gflops, "{:.1f}"), shown(100 * r.of_roofline, "{:.0f} %"),
+        shown(100 * share, "{:.1f} %"), str(r.failed),
     )  # fmt: skip
 
 
-def _document(r: Report) -> dict[str, object]:
-    def finite(seconds: float) -> float | None:
-        return seconds if math.isfinite(seconds) else None
-
+def _document(r: Report, share: float) -> dict[str, object]:
     return {
         "task": r.name,
         "count": r.count,
         "trials": r.trials,
         "default_seconds": finite(r.default_seconds),
         "best_seconds": finite(r.best_seconds),
+        "gflops": r.gflops if r.known else None,
+        "of_roofline": r.of_roofline if r.known else None,
+        "share": share,
         "outcomes": dict(r.outcomes),
+        "schedule": r.schedule,
     }
 
 
-def _table(reports: Sequence[Report], left: float) -> Table:
-    """The tasks that take the most time, live."""
-    known = [r for r in reports if math.isfinite(r.best_seconds)]
-    total = sum(r.count * r.best_seconds for r in known)
-    table = Table(title=f"{sum(r.trials for r in reports)} trials, {left:.0f} s left", box=None)
-    for n, name in enumerate((*_COLUMNS, "share")):
+def live_table(reports: Sequence[Report], status: Status) -> Table:
+    """The tasks that take the most time."""
+    eta = f"{status.eta:.0f} s left" if math.isfinite(status.eta) else "no limit of time"
+    rate = status.trials / status.elapsed if status.elapsed else 0.0
+    untried = sum(not r.known for r in reports)
+    waiting = f", {untried} tasks untried" if untried else ""
+    table = Table(title=f"{status.trials} trials, {rate:.1f} per second, {eta}{waiting}", box=None)
+    for n, name in enumerate(COLUMNS):
         table.add_column(name, justify="right" if n else "left", no_wrap=True)
-    for r in sorted(known, key=lambda r: -r.count * r.best_seconds)[:15]:
-        table.add_row(*_row(r), f"{100 * r.count * r.best_seconds / total:.0f} %")
+    known = [(r, s) for r, s in zip(reports, shares(reports)) if r.known]
+    for r, share in sorted(known, key=lambda pair: -pair[1])[:SHOWN]:
+        table.add_row(*_row(r, share))
     return table

@@ -18,6 +18,9 @@ class Candidate:
     holes: Mapping[str, int]
     trace: str = ""
 
+    def __str__(self) -> str:
+        return " ".join([self.sketch, *(f"{name}={n}" for name, n in self.holes.items())])
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -1,0 +1,131 @@
+"""whet tune: several models, objectives, and a clean stop."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx.parser
+import pytest
+from rich.console import Console
+
+from whet.cli.tune import live_table
+from whet.db.store import Database
+from whet.tune.report import Report, Status
+
+Whet = Callable[..., Any]
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "records.db"
+    monkeypatch.setenv("WHET_DB_PATH", str(path))
+    return path
+
+
+def products(path: Path, *widths: int) -> Path:
+    """Matrix products one after the other, of 8 columns and then those widths."""
+    shapes = [8, *widths]
+    nodes = " ".join(f"h{n + 1} = MatMul(h{n}, w{n})" for n in range(len(widths)))
+    made = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[16, 8] h0) => (float[16, {widths[-1]}] h{len(widths)}) {{ {nodes} }}
+    """)
+    rng = np.random.default_rng(0)
+    for n, shape in enumerate(pairwise(shapes)):
+        w = rng.standard_normal(shape).astype(np.float32)
+        made.graph.initializer.append(onnx.numpy_helper.from_array(w, f"w{n}"))
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def test_models_share_their_tasks(whet: Whet, records: Path, tmp_path: Path) -> None:
+    a = products(tmp_path / "a.onnx", 32)
+    b = products(tmp_path / "b.onnx", 32, 48)
+    done = whet("tune", a, b, "--trials", 8, "--threads", 1, "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    tasks = json.loads(done.stdout)["tasks"]
+    assert sum(t["trials"] for t in tasks) == 8
+    assert 2 in {t["count"] for t in tasks}
+    assert sum(t["share"] for t in tasks) == pytest.approx(1.0)
+    with Database(records) as database:
+        assert sum(database.stats().measurements.values()) >= 8
+
+
+def test_a_target_that_is_met_ends_the_search(whet: Whet, records: Path, tmp_path: Path) -> None:
+    model = products(tmp_path / "a.onnx", 32)
+    done = whet("tune", model, "--trials", 500, "--objective", "targets", "--target-ms", 1000,
+                "--threads", 1, "--json", "-q")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["trials"] <= 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--objective", "fast"), "there is no objective 'fast'"),
+        (("--objective", "targets"), "0 targets for 1 models"),
+        (("--target-ms", "5"), "the objective 'total' has no targets"),
+    ],
+)
+def test_objectives_that_make_no_sense(
+    whet: Whet, model: Path, records: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = whet("tune", model, "-i", "x=3x8", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_the_live_table() -> None:
+    reports = [
+        Report("first", 3, 16, 4e-6, 2e-6, {"ok": 15, "crash": 1}, 4e5, 1e-6),
+        Report("second", 1, 8, math.inf, 2e-6, {"ok": 8}, 1e4, 1e-7),
+        Report("untried", 1, 0, math.inf, math.inf, {}, 1e4, 1e-7),
+    ]
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(live_table(reports, Status(24, 4.0, 26.0, 12)))
+    text = shown.get()
+    assert "24 trials, 6.0 per second, 2 s left, 1 tasks untried" in text
+    (line,) = [x for x in text.splitlines() if "first" in x]
+    assert line.split() == [
+        "first", "3", "16", "4.0", "2.0", "2.00", "200.0", "50", "%", "75.0", "%", "1",
+    ]  # fmt: skip
+
+
+def test_an_interrupt_keeps_everything(records: Path, tmp_path: Path) -> None:
+    model = products(tmp_path / "a.onnx", 32, 48, 64)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whet.cli.main", "tune", str(model), "--budget", "5m", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {},
+        start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while time.monotonic() < end and count(records) < 16:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert json.loads(out)["trials"] >= 16
+    with Database(records) as database:
+        assert database.problems() == []
+
+
+def count(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with Database(path) as database:
+        return sum(database.stats().measurements.values())

@@ -1,0 +1,171 @@
+"""The search for one task: rounds of trials on its candidates, recorded as they come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whet.core.outcomes import Outcome
+from whet.core.target import Target
+from whet.db.record import Record
+from whet.db.store import Database
+from whet.measure.measurer import Measurer
+from whet.measure.records import record_of
+from whet.measure.results import Candidate, Measured
+from whet.ops.base import Numeric
+from whet.schedule.default import default_choice
+from whet.tasks.task import Task
+from whet.tune.policy import Policy
+from whet.tune.report import Report
+from whet.tune.roofline import roofline_seconds
+from whet.tune.scheduler import Progress
+from whet.tune.space import Row, Space, make_space
+
+FINALISTS = 4
+"""How many of the best are measured again before one is chosen."""
+NEAR = 1.05
+"""Times within this factor of the best may be the best but for noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedTask:
+    """A task and how often each model runs it."""
+
+    task: Task
+    name: str
+    counts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Tools:
+    """What all searches share."""
+
+    target: Target
+    threads: int
+    database: Database
+    measurer: Measurer
+    rng: np.random.Generator
+    numerics: Numeric = "real"
+    seed: int = 0
+    trials_per_round: int = 8
+
+
+class TaskSearch:
+    """What is known about the candidates of a task, and how to find out more."""
+
+    def __init__(self, weighted: WeightedTask, tools: Tools, policy: Policy) -> None:
+        self.weighted, self.tools, self.policy = weighted, tools, policy
+        self.task = weighted.task
+        self.space: Space = make_space(self.task, tools.target, tools.threads, tools.numerics)
+        choice = default_choice(self.task, tools.target, tools.threads, tools.numerics)
+        self.default = Candidate(choice.sketch.name, choice.holes)
+        self.known: dict[Row, float] = {}
+        self.numbers: dict[Row, int] = {}
+        self.outcomes: dict[str, int] = {}
+        first = self.space.find(self.default)
+        self.seeds: list[Row] = [] if first is None else [first]
+        """What is tried before anything else."""
+        self.progress = Progress(
+            self.task.operations, self.task.class_key, choice.nanoseconds * 1e-9
+        )
+        self._resume()
+
+    def _resume(self) -> None:
+        """Take up what earlier runs measured."""
+        tools = self.tools
+        for record in tools.database.records(self.task.key, tools.target, tools.threads):
+            row = self.space.find(Candidate(record.sketch, record.holes, record.trace))
+            if row is not None:
+                self._note(row, record.seconds, record.id)
+        if self.known:
+            rounds = math.ceil(len(self.known) / tools.trials_per_round)
+            self.progress.best = [self.best_seconds] * rounds
+
+    @property
+    def best_seconds(self) -> float:
+        return min(self.known.values(), default=math.inf)
+
+    @property
+    def default_seconds(self) -> float:
+        first = self.space.find(self.default)
+        return math.inf if first is None else self.known.get(first, math.inf)
+
+    def _note(self, row: Row, seconds: float | None, number: int | None) -> None:
+        self.known[row] = math.inf if seconds is None else seconds
+        if number is not None:
+            self.numbers[row] = number
+
+    def round(self, count: int) -> int:
+        """Try up to `count` candidates; the number of trials that were made."""
+        rows = [r for r in dict.fromkeys(self.seeds) if r not in self.known][:count]
+        if len(rows) < count:
+            pending: Mapping[Row, float] = {**self.known, **dict.fromkeys(rows, math.inf)}
+            rows += self.policy.propose(self.space, pending, count - len(rows), self.tools.rng)
+        if not rows:
+            self.progress.exhausted = True
+            return 0
+        self._measure(rows)
+        self.progress.add_round(len(rows), self.best_seconds)
+        return len(rows)
+
+    def _measure(self, rows: Sequence[Row]) -> None:
+        """Measures, stores, and only then counts what was found."""
+        tools = self.tools
+        candidates = [self.space.candidate(r) for r in rows]
+        measured = tools.measurer.measure(self.task, candidates, tools.threads, tools.target)
+        numbers = tools.database.add([self._record(m) for m in measured])
+        for row, m, number in zip(rows, measured, numbers):
+            self._note(row, m.seconds if m.ok else None, number)
+            self.outcomes[m.outcome.value] = self.outcomes.get(m.outcome.value, 0) + 1
+
+    def _record(self, measured: Measured) -> Record:
+        t = self.tools
+        return record_of(measured, self.task, t.target, t.threads, t.seed)
+
+    @property
+    def has_winner(self) -> bool:
+        """Whether something was found that looks faster than the default."""
+        return bool(self.progress.trials) and self.best_seconds < self.default_seconds < math.inf
+
+    def confirm(self) -> None:
+        """Let the winner and the default take turns; the winner counts only if it is faster.
+
+        The best of many noisy times is too good to be true, so those near it are measured once
+        more before; the latest time of each is what counts.
+        """
+        first = self.space.find(self.default)
+        if not self.has_winner or first is None or first not in self.numbers:
+            return
+        near = sorted(
+            (r for r in self.known if self.known[r] <= NEAR * self.best_seconds),
+            key=lambda r: self.known[r],
+        )
+        if len(near) > 1:
+            self._measure(near[:FINALISTS])
+        best = min(self.known, key=lambda r: self.known[r])
+        winner = first
+        if best != first and best in self.numbers:
+            result = self.tools.measurer.compare(
+                self.task, self.space.candidate(best), self.default, self.tools.threads,
+                self.tools.target,
+            )  # fmt: skip
+            if result.outcome is Outcome.OK and result.better:
+                winner = best
+        self.tools.database.promote(self.numbers[winner])
+
+    def report(self) -> Report:
+        target, threads = self.tools.target, self.tools.threads
+        best = min(self.known, key=lambda r: self.known[r], default=None)
+        schedule = "" if best is None else str(self.space.candidate(best))
+        return Report(
+            self.weighted.name, self.weighted.count, self.progress.trials, self.default_seconds,
+            self.best_seconds, dict(self.outcomes), self.task.operations,
+            roofline_seconds(self.task, target, threads), schedule,
+        )  # fmt: skip
