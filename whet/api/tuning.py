@@ -13,7 +13,7 @@ from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
 from whet.tune.objectives import Objective
-from whet.tune.policy import DraftThenDroplet, Policy
+from whet.tune.policies import POLICIES, Policy
 from whet.tune.report import Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
@@ -40,7 +40,7 @@ def tune_graphs(
     budget: Budget,
     *,
     numerics: Numeric = "real",
-    policy: Callable[[], Policy] = DraftThenDroplet,
+    policy: Callable[[], Policy] = POLICIES["default"],
     objective: Objective | None = None,
     watch: Watch | None = None,
     database: Path | None = None,

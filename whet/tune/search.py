@@ -18,11 +18,12 @@ from whet.measure.results import Candidate, Measured
 from whet.ops.base import Numeric
 from whet.schedule.default import default_choice
 from whet.tasks.task import Task
-from whet.tune.policy import Policy
+from whet.tune.policies import Policy
 from whet.tune.report import Report
 from whet.tune.roofline import roofline_seconds
 from whet.tune.scheduler import Progress
 from whet.tune.space import Row, Space, make_space
+from whet.tune.timing import FAILED, Timing
 
 FINALISTS = 4
 """How many of the best are measured again before one is chosen."""
@@ -66,7 +67,7 @@ class TaskSearch:
         self.space: Space = make_space(self.task, tools.target, tools.threads, tools.numerics)
         choice = default_choice(self.task, tools.target, tools.threads, tools.numerics)
         self.default = Candidate(choice.sketch.name, choice.holes)
-        self.known: dict[Row, float] = {}
+        self.known: dict[Row, Timing] = {}
         self.numbers: dict[Row, int] = {}
         self.outcomes: dict[str, int] = {}
         first = self.space.find(self.default)
@@ -83,7 +84,7 @@ class TaskSearch:
         for record in tools.database.records(self.task.key, tools.target, tools.threads):
             row = self.space.find(Candidate(record.sketch, record.holes, record.trace))
             if row is not None:
-                self._note(row, record.seconds, record.id)
+                self._note(row, record.samples if record.outcome is Outcome.OK else (), record.id)
         if self.known:
             rounds = math.ceil(len(self.known) / tools.trials_per_round)
             self.progress.best = [self.best_seconds] * rounds
@@ -97,8 +98,8 @@ class TaskSearch:
         first = self.space.find(self.default)
         return math.inf if first is None else self.known.get(first, math.inf)
 
-    def _note(self, row: Row, seconds: float | None, number: int | None) -> None:
-        self.known[row] = math.inf if seconds is None else seconds
+    def _note(self, row: Row, samples: Sequence[float], number: int | None) -> None:
+        self.known[row] = Timing(samples)
         if number is not None:
             self.numbers[row] = number
 
@@ -106,7 +107,7 @@ class TaskSearch:
         """Try up to `count` candidates; the number of trials that were made."""
         rows = [r for r in dict.fromkeys(self.seeds) if r not in self.known][:count]
         if len(rows) < count:
-            pending: Mapping[Row, float] = {**self.known, **dict.fromkeys(rows, math.inf)}
+            pending: Mapping[Row, Timing] = {**self.known, **dict.fromkeys(rows, FAILED)}
             rows += self.policy.propose(self.space, pending, count - len(rows), self.tools.rng)
         if not rows:
             self.progress.exhausted = True
@@ -122,7 +123,7 @@ class TaskSearch:
         measured = tools.measurer.measure(self.task, candidates, tools.threads, tools.target)
         numbers = tools.database.add([self._record(m) for m in measured])
         for row, m, number in zip(rows, measured, numbers):
-            self._note(row, m.seconds if m.ok else None, number)
+            self._note(row, m.samples if m.ok else (), number)
             self.outcomes[m.outcome.value] = self.outcomes.get(m.outcome.value, 0) + 1
 
     def _record(self, measured: Measured) -> Record:

@@ -1,10 +1,22 @@
-"""The candidates of a task: one table of integers per sketch, priced by the analytic model."""
+"""The candidates of a task: one array of integers per sketch, priced by the analytic model.
+
+    space = make_space(task, target, threads)
+    table = space.tables[0]
+    population = table.sample(2048, rng)             a row per candidate, a column per hole
+    table.legal(population), table.price(population)
+    rows = table.intern(population)                  the numbers that trials know candidates by
+
+A table is closed when its sketch lists every legal row, and open when the sketch has a function
+`legal`: then what `space` returned is a sample, and every combination of the values that occur in
+it may be a candidate.  Open tables grow by the rows that are proposed for trial.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -13,47 +25,233 @@ from whet.core.types import Array
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.sketch import SKETCHES, Population
+from whet.schedule.sketch import SKETCHES, Population, Sketch
 from whet.tasks.task import Task
+from whet.tune.models.protocol import Batch
 
 Row = tuple[int, int]
 """A candidate by the number of its table and the number of its row."""
 
+F = TypeVar("F", contravariant=True)
+
+DRAWS = 8
+"""How often rows of an open table are drawn anew in place of illegal ones."""
+
+
+@runtime_checkable
+class Open(Protocol[F]):
+    """What a sketch has beside the protocol when its space is too large to be listed."""
+
+    def legal(self, form: F, target: Target, threads: int, population: Population) -> Array:
+        """Which candidates are legal."""
+
 
 @dataclass(frozen=True, eq=False)
+class Offer:
+    """A sketch that fits a task: what prices the rows of a table."""
+
+    task: Task
+    sketch: Sketch[Any]
+    form: Any
+    target: Target
+    threads: int
+
+    def batch(self, population: Population) -> Batch:
+        """Candidates as cost models see them."""
+        return Batch(self.task, self.sketch, self.form, self.target, self.threads, population)
+
+    def price(self, population: Population) -> Array:
+        costs = self.sketch.costs(self.form, self.target, self.threads, population)
+        return np.asarray(costs, np.float64)
+
+
 class Table:
-    """All candidates of one sketch, with estimated nanoseconds."""
+    """Candidates of one sketch, with estimated nanoseconds."""
 
-    sketch: str
-    holes: Population
-    costs: Array
+    def __init__(
+        self, sketch: str, holes: Population, costs: Array, offer: Offer | None = None
+    ) -> None:
+        self.sketch, self.offer = sketch, offer
+        self.names = tuple(holes)
+        self.matrix: Array = np.stack([np.asarray(c, np.int64) for c in holes.values()], axis=1)
+        """The rows that have numbers."""
+        self.costs: Array = np.asarray(costs, np.float64)
+        self.values = [np.unique(column) for column in self.matrix.T]
+        """The values of every hole that occur, sorted."""
 
-    def candidate(self, row: int) -> Candidate:
-        return Candidate(self.sketch, {h: int(column[row]) for h, column in self.holes.items()})
+    @property
+    def is_open(self) -> bool:
+        return self.offer is not None and isinstance(self.offer.sketch, Open)
+
+    @property
+    def holes(self) -> Population:
+        return self.population(self.matrix)
 
     @cached_property
-    def rows(self) -> dict[tuple[int, ...], int]:
-        """The row of every combination of integers."""
-        matrix = np.stack(list(self.holes.values()), axis=1)
-        return {tuple(map(int, values)): n for n, values in enumerate(matrix)}
+    def structure(self) -> Array:
+        """Which holes choose between structures of the program, as the sketch says."""
+        named: Collection[str] = getattr(self.offer and self.offer.sketch, "structure", ())
+        return np.array([name in named for name in self.names])
 
+    @cached_property
+    def groups(self) -> Array:
+        """The number of the stage of every hole: `stage.hole`, or a hole on its own."""
+        nodes = [name.rpartition(".")[0] or name for name in self.names]
+        return np.unique(nodes, return_inverse=True)[1].reshape(-1)
+
+    def population(self, matrix: Array) -> Population:
+        return dict(zip(self.names, matrix.T))
+
+    def candidate(self, row: int) -> Candidate:
+        return Candidate(self.sketch, dict(zip(self.names, map(int, self.matrix[row]))))
+
+    # ------------------------------------------------------------------------------ whole arrays
+    def legal(self, matrix: Array) -> Array:
+        """Which rows are candidates."""
+        if not self.is_open:
+            return self._numbers(matrix) >= 0
+        offer = self.offer
+        assert offer is not None and isinstance(offer.sketch, Open)
+        population = self.population(matrix)
+        found = offer.sketch.legal(offer.form, offer.target, offer.threads, population)
+        return np.asarray(found, bool)
+
+    def price(self, matrix: Array) -> Array:
+        """The analytic model's nanoseconds of legal rows."""
+        if not len(matrix):
+            return np.zeros(0)
+        if not self.is_open:
+            return self.costs[self._numbers(matrix)]
+        assert self.offer is not None
+        return self.offer.price(self.population(matrix))
+
+    def intern(self, matrix: Array) -> Array:
+        """The numbers of rows; -1 for those that are illegal.  New ones are added and priced."""
+        numbers = self._numbers(matrix)
+        if not self.is_open or np.all(numbers >= 0):
+            return numbers
+        fresh = matrix[numbers < 0]
+        fresh = fresh[self.legal(fresh)]
+        fresh = fresh[distinct(fresh)]
+        if len(fresh):
+            start = len(self.matrix)
+            self._index.update({k: start + n for n, k in enumerate(_keys(fresh))})
+            self.matrix = np.concatenate([self.matrix, fresh])
+            self.costs = np.concatenate([self.costs, self.price(fresh)])
+            self.values = [np.union1d(v, c) for v, c in zip(self.values, fresh.T)]
+        return self._numbers(matrix)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        """Legal rows by chance; of an open table any, of a closed one no row twice."""
+        if not self.is_open:
+            return self.matrix[rng.permutation(len(self.matrix))[:count]]
+        found, missing = [], count
+        for _ in range(DRAWS):
+            columns = [v[rng.integers(len(v), size=2 * missing)] for v in self.values]
+            drawn = np.stack(columns, axis=1)
+            drawn = drawn[self.legal(drawn)][:missing]
+            found.append(drawn)
+            missing -= len(drawn)
+            if not missing:
+                break
+        # Where few combinations are legal, the rows that the sketch itself drew fill up.
+        rest = rng.permutation(len(self.matrix))[:missing]
+        return np.concatenate([*found, self.matrix[rest]])
+
+    def ranks(self, matrix: Array) -> Array:
+        """Where the entries stand in the sorted values of their holes."""
+        return np.stack([np.searchsorted(v, c) for v, c in zip(self.values, matrix.T)], axis=1)
+
+    def repair(self, matrix: Array, holes: Array) -> Array:
+        """The nearest rows of a closed table that keep the entry of one hole each.
+
+        (mr=7, tiles=49)  ->  (mr=7, tiles=28)    with mr kept, where there are only 28 tiles
+
+        Nearest by the ranks of all other entries, relative to how many values there are.
+        """
+        scale = np.array([1.0 / max(1, len(v) - 1) for v in self.values])
+        wanted, there = self.ranks(matrix) * scale, self.ranks(self.matrix) * scale
+        weights = np.ones(wanted.shape)
+        weights[np.arange(len(matrix)), holes] = 1e6
+        distance = (weights * wanted**2).sum(axis=1)[:, None]
+        distance = distance - 2.0 * (weights * wanted) @ there.T + weights @ (there**2).T
+        return self.matrix[np.argmin(distance, axis=1)]
+
+    # ---------------------------------------------------------------------------------- one row
     def find(self, holes: Mapping[str, int]) -> int | None:
-        """The row with these integers, if the table has one."""
-        if set(holes) != set(self.holes):
+        """The number of the row with these integers, if that is a candidate."""
+        if set(holes) != set(self.names):
             return None
-        return self.rows.get(tuple(int(holes[name]) for name in self.holes))
+        row = np.array([[int(holes[name]) for name in self.names]], np.int64)
+        number = int(self.intern(row)[0])
+        return None if number < 0 else number
 
-    def neighbours(self, row: int) -> list[int]:
-        """The rows that differ in one hole, by the next smaller or larger value there is."""
+    def line(self, row: int, hole: int) -> list[int]:
+        """The rows that differ from this one in one hole at most, sorted by its value."""
+        values = self.values[hole]
+        matrix = np.repeat(self.matrix[row][None], len(values), axis=0)
+        matrix[:, hole] = values
+        return [int(n) for n in self.intern(matrix) if n >= 0]
+
+    def neighbours(self, row: int, distance: int = 1) -> list[int]:
+        """The rows that differ in one hole, by its value so many legal steps up or down.
+
+        Where a closed table has no such row because other holes depend on this one, the nearest
+        row with the next value stands in.
+        """
         found = []
-        for name, column in self.holes.items():
-            others = [c == c[row] for h, c in self.holes.items() if h != name]
-            same = np.logical_and.reduce(others) if others else np.ones(len(column), bool)
-            for side in (column < column[row], column > column[row]):
-                rows = np.flatnonzero(same & side)
-                if len(rows):
-                    found.append(int(rows[np.argmin(np.abs(column[rows] - column[row]))]))
-        return found
+        for hole in range(len(self.names)):
+            line = self.line(row, hole)
+            here = line.index(row)
+            steps = (here - distance, here + distance)
+            found += [line[n] for n in steps if 0 <= n < len(line)]
+        if distance == 1 and not self.is_open:
+            found += self._repaired_neighbours(row)
+        return [n for n in dict.fromkeys(found) if n != row]
+
+    def _repaired_neighbours(self, row: int) -> list[int]:
+        ranks = self.ranks(self.matrix[row][None])[0]
+        moves = [
+            (hole, int(values[rank + step]))
+            for hole, (values, rank) in enumerate(zip(self.values, ranks))
+            for step in (-1, 1)
+            if 0 <= rank + step < len(values)
+        ]
+        if not moves:
+            return []
+        matrix = np.repeat(self.matrix[row][None], len(moves), axis=0)
+        holes = np.array([hole for hole, _ in moves])
+        matrix[np.arange(len(moves)), holes] = [value for _, value in moves]
+        illegal = ~self.legal(matrix)
+        nearest = self.repair(matrix[illegal], holes[illegal])
+        return [int(n) for n in self._numbers(nearest)]
+
+    def _numbers(self, matrix: Array) -> Array:
+        index = self._index
+        return np.array([index.get(key, -1) for key in _keys(matrix)], np.int64)
+
+    @cached_property
+    def _index(self) -> dict[bytes, int]:
+        """The number of every row that has one, by its bytes: equal keys are equal rows."""
+        return {key: number for number, key in enumerate(_keys(self.matrix))}
+
+
+def _keys(matrix: Array) -> list[bytes]:
+    dense = np.ascontiguousarray(matrix, np.int64)
+    if not dense.size:
+        return [b""] * len(dense)
+    found: list[bytes] = dense.view(np.dtype((np.void, dense.shape[1] * 8))).reshape(-1).tolist()
+    return found
+
+
+def distinct(matrix: Array) -> Array:
+    """The first occurrence of every row, in order."""
+    if not len(matrix):
+        return np.zeros(0, np.int64)
+    order = np.lexsort(matrix.T)  # stable: of equal rows the first comes first
+    ordered = matrix[order]
+    new = np.concatenate([[True], np.any(ordered[1:] != ordered[:-1], axis=1)])
+    return np.sort(order[new])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +271,15 @@ class Space:
                 return None if row is None else (number, row)
         return None
 
-    def neighbours(self, row: Row) -> list[Row]:
-        return [(row[0], n) for n in self.tables[row[0]].neighbours(row[1])]
+    def neighbours(self, row: Row, distance: int = 1) -> list[Row]:
+        return [(row[0], n) for n in self.tables[row[0]].neighbours(row[1], distance)]
 
     def cost(self, row: Row) -> float:
         return float(self.tables[row[0]].costs[row[1]])
 
-    @cached_property
+    @property
     def size(self) -> int:
+        """How many candidates have numbers: of closed tables all, of open ones those in use."""
         return sum(len(t.costs) for t in self.tables)
 
 
@@ -95,6 +294,6 @@ def make_space(task: Task, target: Target, threads: int, numerics: Numeric = "re
             continue
         holes = sketch.space(form, target, threads)
         if len(next(iter(holes.values()))):
-            costs = sketch.costs(form, target, threads, holes)
-            tables.append(Table(sketch.name, holes, np.asarray(costs)))
+            offer = Offer(task, sketch, form, target, threads)
+            tables.append(Table(sketch.name, holes, offer.price(holes), offer))
     return Space(task, tuple(tables))

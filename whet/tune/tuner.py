@@ -14,7 +14,7 @@ from whet.db.store import Database
 from whet.measure.measurer import COMPARE_SECONDS, Measurer
 from whet.ops.base import Numeric
 from whet.tune.objectives import Objective, Total
-from whet.tune.policy import DraftThenDroplet, Policy
+from whet.tune.policies import POLICIES, Policy
 from whet.tune.report import Report, Status, Watch
 from whet.tune.scheduler import Scheduler
 from whet.tune.search import TaskSearch, Tools, WeightedTask
@@ -49,7 +49,7 @@ class Tuner:
         measurer: Measurer,
         *,
         numerics: Numeric = "real",
-        policy: Callable[[], Policy] = DraftThenDroplet,
+        policy: Callable[[], Policy] = POLICIES["default"],
         objective: Objective | None = None,
         trials_per_round: int = TRIALS_PER_ROUND,
         seed: int = 0,
