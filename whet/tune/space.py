@@ -111,7 +111,8 @@ class Table:
         if not self.is_open:
             return self._numbers(matrix) >= 0
         offer = self.offer
-        assert offer is not None and isinstance(offer.sketch, Open)
+        assert offer is not None
+        assert isinstance(offer.sketch, Open)
         population = self.population(matrix)
         found = offer.sketch.legal(offer.form, offer.target, offer.threads, population)
         return np.asarray(found, bool)
@@ -240,7 +241,8 @@ def _keys(matrix: Array) -> list[bytes]:
     dense = np.ascontiguousarray(matrix, np.int64)
     if not dense.size:
         return [b""] * len(dense)
-    found: list[bytes] = dense.view(np.dtype((np.void, dense.shape[1] * 8))).reshape(-1).tolist()
+    whole: Any = dense.view(np.dtype((np.void, dense.shape[1] * 8))).reshape(-1)
+    found: list[bytes] = whole.tolist()
     return found
 
 
