@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from whet.build.tasks import graph_steps
 from whet.core.config import process_config
@@ -13,7 +14,7 @@ from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
 from whet.tune.objectives import Objective
-from whet.tune.policies import POLICIES, Policy
+from whet.tune.policies import Policy
 from whet.tune.report import Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
@@ -40,18 +41,42 @@ def tune_graphs(
     budget: Budget,
     *,
     numerics: Numeric = "real",
-    policy: Callable[[], Policy] = POLICIES["default"],
-    objective: Objective | None = None,
     watch: Watch | None = None,
     database: Path | None = None,
-    seed: int = 0,
+    **options: Unpack[TuneOptions],
 ) -> list[Report]:
     """Search for faster kernels; what is found is in the database at any moment."""
+    tasks = weighted_tasks(graphs, target, threads, numerics)
+    return tune_tasks(tasks, target, threads, budget, numerics=numerics, watch=watch,
+                      database=database, **options)  # fmt: skip
+
+
+class TuneOptions(TypedDict, total=False):
+    """How to search, where it differs from the usual."""
+
+    policy: Callable[[], Policy]
+    objective: Objective | None
+    sketches: Callable[[str], bool]
+    """Which sketches, by name, may be used."""
+    seed: int
+    trials_per_round: int
+
+
+def tune_tasks(
+    tasks: Sequence[WeightedTask],
+    target: Target,
+    threads: int,
+    budget: Budget,
+    *,
+    numerics: Numeric = "real",
+    watch: Watch | None = None,
+    database: Path | None = None,
+    **options: Unpack[TuneOptions],
+) -> list[Report]:
+    """The same for tasks that are known already."""
     from whet.measure.measurer import Measurer  # starts processes: only when needed
 
-    tasks = weighted_tasks(graphs, target, threads, numerics)
     with Database(database or process_config().db.path) as records, Measurer() as measurer:
-        tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics,
-                      policy=policy, objective=objective, seed=seed)  # fmt: skip
+        tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics, **options)
         tuner.run(budget, watch)
         return tuner.reports()

@@ -28,6 +28,7 @@ from whet.cli.interrupts import heard
 from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
 from whet.tune.objectives import OBJECTIVES, make_objective
+from whet.tune.policies import POLICIES
 from whet.tune.report import Report, Status, shares
 from whet.tune.tuner import Budget
 
@@ -63,6 +64,9 @@ def tune_command(
         int | None,
         typer.Option(min=1, help="early-stopping: trials of a task without any gain."),
     ] = None,
+    policy: Annotated[
+        str, typer.Option(metavar="|".join(POLICIES), help="How candidates are chosen.")
+    ] = "default",
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = "real",
@@ -80,6 +84,8 @@ def tune_command(
         objective, len(models), targets=[ms * 1e-3 for ms in target_ms or ()],
         references=[ms * 1e-3 for ms in reference_ms or ()], patience=patience,
     )  # fmt: skip
+    check(policy in POLICIES, "WH1002", f"there is no policy '{policy}'",
+          hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
     inputs = parse_inputs(input)
     graphs = [
         open_model(m, inputs, reporter, threads=threads, numerics=numerics).graph for m in models
@@ -100,6 +106,7 @@ def tune_command(
             latest[:] = tune_graphs(
                 graphs, engine.target, thread_count(threads), Budget(seconds, trials),
                 numerics="exact" if numerics == "exact" else "real", objective=aim, watch=watch,
+                policy=POLICIES[policy],
             )  # fmt: skip
     heard()
     document = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,13 @@ class Tools:
     numerics: Numeric = "real"
     seed: int = 0
     trials_per_round: int = 8
+    sketches: Callable[[str], bool] = lambda name: True
+    """Which sketches, by name, may be used."""
+
+    def space(self, task: Task) -> Space:
+        """The candidates of a task."""
+        whole = make_space(task, self.target, self.threads, self.numerics)
+        return Space(task, tuple(t for t in whole.tables if self.sketches(t.sketch)))
 
 
 class TaskSearch:
@@ -64,7 +71,7 @@ class TaskSearch:
     def __init__(self, weighted: WeightedTask, tools: Tools, policy: Policy) -> None:
         self.weighted, self.tools, self.policy = weighted, tools, policy
         self.task = weighted.task
-        self.space: Space = make_space(self.task, tools.target, tools.threads, tools.numerics)
+        self.space = tools.space(self.task)
         choice = default_choice(self.task, tools.target, tools.threads, tools.numerics)
         self.default = Candidate(choice.sketch.name, choice.holes)
         self.known: dict[Row, Timing] = {}

@@ -52,10 +52,11 @@ class Tuner:
         policy: Callable[[], Policy] = POLICIES["default"],
         objective: Objective | None = None,
         trials_per_round: int = TRIALS_PER_ROUND,
+        sketches: Callable[[str], bool] = lambda name: True,
         seed: int = 0,
     ) -> None:
         self.tools = Tools(target, threads, database, measurer, np.random.default_rng(seed),
-                           numerics, seed, trials_per_round)  # fmt: skip
+                           numerics, seed, trials_per_round, sketches)  # fmt: skip
         self.searches = [TaskSearch(t, self.tools, policy()) for t in tasks]
         weights = np.array([t.counts for t in tasks], np.float64).reshape(len(tasks), -1).T
         self.scheduler = Scheduler(
