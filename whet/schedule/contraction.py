@@ -22,11 +22,12 @@ that they end at the edge: overlapping tiles write equal values twice, and no ta
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, call
-from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
+from whet.ir.program import Allocate, Buffer, Prefetch, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
@@ -91,7 +92,8 @@ class Tiling:
 
     `unroll` repeats the innermost loop; `pack` copies a tile's rows next to each other first,
     which pays when they would fall into the same sets of the cache; `pack_b` copies b into
-    panels although it could be read where it lies.
+    panels although it could be read where it lies; `prefetch` asks for the next panel while the
+    tiles of a block use the present one.
     """
 
     mr: int
@@ -102,6 +104,7 @@ class Tiling:
     unroll: int = 1
     pack: int = 0
     pack_b: int = 0
+    prefetch: int = 0
 
     @property
     def width(self) -> int:
@@ -190,6 +193,7 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     known: dict[Buffer, Tensor] = {}
     before: tuple[Stmt, ...] = ()
     workspace: tuple[Buffer, ...] = ()
+    hints: tuple[Stmt, ...] = ()
     if c.b_is_constant or not c.b_is_contiguous or t.pack_b or t.width > c.columns:
         position = (*(env[x] for x in c.outer), panel, *k_vars.values(), tile.column)
         packed = pack_panels(c, t.width)
@@ -199,6 +203,8 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
         else:
             before, workspace = (copy_panels(store, packed),), (store,)
         b: Expr = Read(store, position)
+        if t.prefetch:
+            hints = next_panel(store, t, (*position[: len(c.outer)], panel), io, k_vars)
     else:
         b = substitute(substitute(c.b, c.k_values), env)
     a = substitute(c.a, env)
@@ -216,7 +222,7 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
         return Store(c.stage.target, (address,), substitute(value, env))
 
     reduced = [(k_vars[k], k.extent) for k in c.k_axes]
-    body = tile.multiply(a, b, reduced, finish, t.unroll)
+    body = tile.multiply(a, b, reduced, finish, t.unroll, hints)
     inner: Stmt
     if t.pack:
         panels_loop = loop(jj, t.panels_per_chunk, body)
@@ -227,6 +233,28 @@ def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
     inputs, arguments = arguments_of(c.task, nest, known)
     program = Program(name, inputs, (c.stage.target,), nest, workspace)
     return Kernel(program, arguments, c.task.outputs)
+
+
+def next_panel(
+    store: Buffer, t: Tiling, panel: tuple[Expr, ...], tile: Expr, reduced: Mapping[Expr, Var]
+) -> tuple[Stmt, ...]:
+    """Hints for the panel after this one, which lies behind it in memory.
+
+    In every step of its innermost loop a tile asks for one line, so that as many tiles as a
+    panel has vectors together ask for all of it; where a block has fewer, each asks for all.
+    """
+    per_line = 64 // store.dtype.itemsize
+    lines = -(-t.width // per_line)
+    start = (*panel[:-1], panel[-1] + 1)
+    if t.tiles_per_block < lines:
+        steps = tuple(reduced.values())
+        return tuple(Prefetch(store, (*start, *steps, as_expr(n * per_line))) for n in range(lines))
+    line: Expr = tile % lines
+    for axis, var in reduced.items():
+        assert isinstance(axis, Axis)
+        line = line * axis.extent + var
+    zeros = (as_expr(0),) * len(reduced)
+    return (Prefetch(store, (*start, *zeros, line * per_line)),)
 
 
 def column_of(c: Contraction, width: int, panel: Expr, within: Expr) -> Expr:

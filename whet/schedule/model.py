@@ -23,6 +23,10 @@ from whet.schedule.work import STEP_NS, fork_join_ns
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
 
+MOST_TILES_THAT_ASK = 64
+"""Weights come from far away, and while several tiles use a panel the next one can arrive.  With
+more tiles than this the wait for a panel is too small a part to be worth the hints."""
+
 
 def lanes_for(columns: int, bits: int, target: Target) -> int:
     """Lanes of a vector that suits a row of this length."""
@@ -118,9 +122,12 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
             for tpb in _spread(tiles):
-                rows += [(mr, nv, lanes, tpb, ppc, pb) for ppc in _spread(panels) for pb in copies]
+                ask = int(c.b_is_constant and 1 < tpb <= MOST_TILES_THAT_ASK)
+                rows += [
+                    (mr, nv, lanes, tpb, ppc, pb, ask) for ppc in _spread(panels) for pb in copies
+                ]
     table = np.array(rows, dtype=np.int64).T
-    names = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk", "pack_b")
+    names = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk", "pack_b", "prefetch")
     return dict(zip(names, table))
 
 
