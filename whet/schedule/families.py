@@ -11,16 +11,22 @@ from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule import (
     contraction,
+    contraction_nest,
     model,
     rows,
     rows_model,
+    rows_nest,
     spatial,
     spatial_model,
+    spatial_nest,
     transposed,
+    transposed_nest,
     winograd,
     winograd_model,
+    winograd_nest,
 )
 from whet.schedule.kernel import Kernel
+from whet.schedule.nests import Statement
 from whet.schedule.sketch import Population, add_sketch
 from whet.tasks.task import Task
 
@@ -37,6 +43,7 @@ class Family(Generic[F]):
     holes: Callable[[F, Target, int], Population]
     price: Callable[[F, Target, int, Population], Array]
     build: Callable[[F, Any, str], Kernel]
+    loops: Callable[[F, Target, int, Population], tuple[Statement, ...]]
     numeric: Numeric = "exact"
 
     def fits(self, task: Task) -> F | None:
@@ -47,6 +54,11 @@ class Family(Generic[F]):
 
     def costs(self, form: F, target: Target, threads: int, population: Population) -> Array:
         return self.price(form, target, threads, population)
+
+    def nests(
+        self, form: F, target: Target, threads: int, population: Population
+    ) -> tuple[Statement, ...]:
+        return self.loops(form, target, threads, population)
 
     def lower(self, form: F, holes: Mapping[str, int], name: str) -> Kernel:
         return self.build(form, self.tiling(**holes), name)
@@ -60,6 +72,7 @@ CONTRACTION = add_sketch(
         model.contraction_holes,
         winograd_model.direct_costs,
         contraction.lower_contraction,
+        contraction_nest.contraction_nests,
     )
 )
 WINOGRAD = add_sketch(
@@ -70,6 +83,7 @@ WINOGRAD = add_sketch(
         winograd_model.winograd_holes,
         winograd_model.winograd_costs,
         winograd.lower_winograd,
+        winograd_nest.winograd_nests,
         "real",
     )
 )
@@ -81,6 +95,7 @@ SPATIAL = add_sketch(
         spatial_model.spatial_holes,
         spatial_model.spatial_costs,
         spatial.lower_spatial,
+        spatial_nest.spatial_nests,
     )
 )
 GROUPS = add_sketch(
@@ -91,6 +106,7 @@ GROUPS = add_sketch(
         spatial_model.spatial_holes,
         spatial_model.spatial_costs,
         spatial.lower_spatial,
+        spatial_nest.spatial_nests,
     )
 )
 ROWS = add_sketch(
@@ -101,6 +117,7 @@ ROWS = add_sketch(
         rows_model.row_holes,
         rows_model.row_costs,
         rows.lower_rows,
+        rows_nest.row_nests,
     )
 )
 TRANSPOSED = add_sketch(
@@ -111,5 +128,6 @@ TRANSPOSED = add_sketch(
         transposed.transposed_holes,
         transposed.transposed_costs,
         transposed.lower_transposed,
+        transposed_nest.transposed_nests,
     )
 )

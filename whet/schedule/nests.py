@@ -62,6 +62,8 @@ class Access:
     """[n, rank]"""
     buffer_bytes: Array
     """[n]: the size of the whole buffer."""
+    in_registers: bool = False
+    """True for registers, which no cache sees."""
 
     @property
     def strides(self) -> Array:
@@ -189,6 +191,7 @@ def _access(
         moves.reshape(1, len(variables), rank),
         np.array([buffer.element_strides], np.int64).reshape(1, rank),
         np.array([buffer.type.nbytes], np.int64),
+        buffer.scope == "register",
     )
 
 

@@ -1,0 +1,91 @@
+"""The loop nests of the families in closed form against those read off single programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.schedule.small_tasks import TASKS, make_task
+from tests.schedule.windows import Windows
+from whet.core.dtypes import f32
+from whet.core.target import PRESETS
+from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.schedule import families  # noqa: F401  (adds the sketches)
+from whet.schedule.nests import MARKS, Described, Statement, program_nests
+from whet.schedule.sketch import SKETCHES
+from whet.tasks.task import Task
+
+TRANSFORMS = {("winograd", name) for name in ("input", "output", "finish")}
+PARALLEL = MARKS["parallel"]
+Nest = tuple[int, tuple[tuple[int, int], ...], tuple[tuple[str, bool, tuple[int, ...]], ...]]
+
+
+def shape_of(s: Statement, row: int) -> Nest:
+    """Parallel steps, other loops with their marks, and accesses with the steps of their loops.
+
+    Loops of extent 1 are left out; of parallel loops the innermost speaks for all.
+    """
+    extents, marks = s.loops[row], s.marks[row]
+    wide = np.flatnonzero(extents > 1)
+    parallel = [n for n in wide if marks[n] == PARALLEL]
+    shown = [n for n in wide if marks[n] != PARALLEL]
+    steps = int(np.prod(extents[parallel]))
+    moved = [*parallel[-1:], *shown]
+    accesses = tuple(
+        (a.buffer, a.is_write, tuple(int(x) for x in a.strides[row, moved])) for a in s.accesses
+    )
+    return steps, tuple((int(extents[n]), int(marks[n])) for n in shown), accesses
+
+
+def batched(b: int = 3, m: int = 6, n: int = 20) -> Task:
+    """Neither operand is constant, and the second is read where it lies or copied."""
+    x, y = placeholder((b, m, 5), f32, "x"), placeholder((b, 5, n), f32, "y")
+    k = reduce_axis(5, "k")
+    return make_task(compute((b, m, n), lambda g, i, j: sum_(x[g, i, k] * y[g, k, j], k), "z"))
+
+
+def transposition(m: int = 20, n: int = 24, _: int = 0) -> Task:
+    x = placeholder((m, n), f32, "x")
+    return make_task(compute((n, m), lambda j, i: x[i, j], "y"))
+
+
+CASES = {
+    **{name: (make(9, 20, 11),) for name, make in TASKS.items()},
+    "batched": (batched(), batched(2, 13, 40)),
+    "transposition": (transposition(), transposition(17, 33)),
+    "conv": (
+        Windows((7, 7), 8, 20, epilogue=True).task,
+        Windows((9, 9), 6, 16, stride=2, border=False).task,
+        Windows((6, 5), 16, 8, kernel=1, pad=0, batch=3).task,
+    ),
+    "three_axes": (Windows((5, 6, 7), 16, 16).task,),
+    "groups": (Windows((9, 9), 8, 8, groups=8).task, Windows((6, 6), 16, 16, groups=4).task),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("preset", ["x86-64-v3", "x86-64-v4"])
+def test_closed_forms_are_what_programs_say(name: str, preset: str) -> None:
+    rng, target = np.random.default_rng(0), PRESETS[preset]
+    compared = 0
+    for task in CASES[name]:
+        for sketch in SKETCHES.values():
+            form = sketch.fits(task)
+            if form is None or not isinstance(sketch, Described):
+                continue
+            population = sketch.space(form, target, 2)
+            count = len(next(iter(population.values())))
+            if not count:
+                continue
+            nests = sketch.nests(form, target, 2, population)
+            for row in rng.integers(0, count, 12):
+                holes = {hole: int(column[row]) for hole, column in population.items()}
+                program = sketch.lower(form, holes, "k").program
+                known = {shape_of(s, 0) for s in program_nests(program)}
+                for s in nests:
+                    (at,) = np.nonzero(s.rows == row)
+                    # Transforms are straight-line code in programs: a statement per point.
+                    if len(at) and (sketch.name, s.name) not in TRANSFORMS:
+                        assert shape_of(s, int(at[0])) in known, (sketch.name, s.name, holes)
+                        compared += 1
+    assert compared > 0 or name in ("chain", "convolution")

@@ -1,0 +1,266 @@
+"""The loop nests of Winograd schedules, for a whole population at once.
+
+    input    v[...] = image                       every point of a tile, transformed
+    update   acc[i, v, :] += v * u                the products
+    store    m[...] = acc
+    output   t[...] = m                           every point of a tile
+    finish   y[...] = epilogue(t)                 every output of a tile
+
+Whole phases and blocks that go through all phases have the same statements; what is a parallel
+loop in one is a serial loop in the other.  The operations of the transforms count in equal shares
+for the points that they make.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.ir.affine import substitute
+from whet.ir.expr import Axis, Expr, Read, as_expr
+from whet.ir.program import Buffer, Store
+from whet.ir.tensor import Tensor
+from whet.schedule.access import map_expr
+from whet.schedule.nest_arrays import (
+    Level,
+    Local,
+    Moves,
+    ceil_div,
+    clipped,
+    describe,
+    digits,
+    product,
+    start_at,
+)
+from whet.schedule.nests import MARKS, Statement
+from whet.schedule.sketch import Population
+from whet.schedule.transforms import TAPS, linear_plan, matrices
+from whet.schedule.winograd import Winograd, power_of_two_below
+
+
+def winograd_nests(
+    w: Winograd, target: Target, threads: int, holes: Population
+) -> tuple[Statement, ...]:
+    """The statements of all candidates."""
+    found: list[Statement] = []
+    for m in map(int, np.unique(holes["m"])):
+        rows = np.flatnonzero(holes["m"] == m)
+        found += _Nest(w, m, {n: c[rows] for n, c in holes.items()}, rows).statements()
+    return tuple(found)
+
+
+class _Nest:
+    """Candidates with the same number of outputs per tile."""
+
+    def __init__(self, w: Winograd, m: int, holes: Population, rows: Array) -> None:
+        self.w, self.m, self.rows = w, m, rows
+        self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
+        self.width = self.nv * self.lanes
+        self.size, self.rank = m + TAPS - 1, len(w.pairs)
+        self.points = self.size**self.rank
+        self.tiles = [Axis(f"tile{n}", -(-s.extent // m)) for n, (s, _) in enumerate(w.pairs)]
+        self.positions = [
+            Axis(s.name, s.extent + (w.shifts[s].extent - 1 if s in w.shifts else 0))
+            for s in w.batch
+        ]
+        per_image = product(self.tiles)
+        self.rows_out = per_image * product(w.batch)
+        self.rows_in = per_image * product(self.positions)
+        block = holes.get("block", np.zeros(len(rows), np.int64))
+        self.blocked = (block > 0) & (block < self.rows_out) & (not w.shifts)
+        self.held_out = np.where(self.blocked, block, self.rows_out)
+        self.held_in = np.where(self.blocked, block, self.rows_in)
+        self.blocks = np.where(self.blocked, ceil_div(self.rows_out, np.maximum(block, 1)), 1)
+        self.ppc = holes.get("panels_per_chunk", np.ones(len(rows), np.int64))
+        dtype = w.reduce.dtype
+        self.v, self.prod = Buffer("v", (1,), dtype), Buffer("m", (1,), dtype)
+        self.u, self.acc = Buffer("u", (1,), dtype), Buffer("acc", (1,), dtype, scope="register")
+        self.t = Buffer("t", (1,), dtype, scope="register")
+
+    def statements(self) -> list[Statement]:
+        return [self.input(), *self.products(), *self.output()]
+
+    # ------------------------------------------------------------------------------- transforms
+    def tile(self, number: Array | int, positions: Sequence[Axis]) -> Moves:
+        """Where a tile of that number lies in the image."""
+        w, at = self.w, digits(number, [*positions, *self.tiles])
+        found: dict[Expr, Array] = {old: at[new] for old, new in zip(w.batch, positions)}
+        for tile, (s, _) in zip(self.tiles, w.pairs):
+            found[s] = start_at(at[tile], self.m, s.extent)
+        return found
+
+    def each_tile(self, positions: Sequence[Axis], total: int) -> list[Level]:
+        """The loops over tiles, by blocks or by rows of tiles."""
+        inner = math.prod(a.extent for a in self.tiles[1:])
+        per_step = np.where(self.blocked, self.held_out, inner)
+        steps = np.where(self.blocked, self.blocks, total // inner)
+        return [
+            Level("p", steps, "parallel", self.tile(per_step, positions)),
+            Level("row", per_step, "serial", self.tile(1, positions)),
+        ]
+
+    def each_point(self, count: int, moved: bool) -> list[Level]:
+        return [
+            Level(f"u{n}", count, "unroll", {s: 1} if moved else {})
+            for n, (s, _) in enumerate(self.w.pairs)
+        ]
+
+    def planes(self, rows: Array, numbers: int) -> dict[str, Array | int]:
+        """Strides of V or M: an odd number of lines per point."""
+        per_line = 64 // self.v.dtype.itemsize
+        lines = ceil_div(rows * numbers, per_line)
+        step: Array = (lines + (lines % 2 == 0)) * per_line
+        found: dict[str, Array | int] = {"xi": step, "row": numbers, "lane": 1}
+        for n in range(self.rank):
+            found[f"u{n}"] = step * self.size ** (self.rank - 1 - n)
+        return found
+
+    def place(self, rows: Array, numbers: int, **strides: Array | int) -> Local:
+        planes = self.planes(rows, numbers)
+        size = np.asarray(planes["xi"]) * self.points * self.v.dtype.itemsize
+        inner = math.prod(a.extent for a in self.tiles[1:])
+        step = np.where(self.blocked, 0, numbers * inner)
+        return Local({**planes, "p": step, **strides}, size)
+
+    def input(self) -> Statement:
+        w = self.w
+        *outer, last = w.depth
+        lanes = np.minimum(self.lanes, power_of_two_below(last.extent))
+        zero: dict[Expr, Expr] = {k: as_expr(0) for _, k in w.pairs}
+        zero |= {k: as_expr(0) for k in w.shifts.values()}
+        strides: dict[str, Array | int] = {"cb": lanes}
+        step = last.extent
+        levels = self.each_tile(self.positions, self.rows_in)
+        for n, axis in enumerate(outer):
+            levels.append(Level(f"c{n}", axis.extent, "serial", {axis: 1}))
+        for n, axis in reversed(list(enumerate(outer))):
+            strides[f"c{n}"] = step
+            step *= axis.extent
+        first = start_at(1, lanes, last.extent)
+        levels += [
+            Level("cb", ceil_div(last.extent, lanes), "serial", {last: first}),
+            *self.each_point(self.size, moved=True),
+            Level("lane", lanes, "vector", {last: 1}),
+        ]
+        store = Store(self.v, (last,), substitute(w.image, zero))
+        local: dict[Tensor, Local] = {self.v: self.place(self.held_in, w.channels, **strides)}
+        made = describe("input", store, levels, self.rows, local)
+        return self.with_transform(made, matrices(self.m).input, self.points)
+
+    def output(self) -> list[Statement]:
+        w = self.w
+        lanes = np.minimum(self.lanes, power_of_two_below(w.columns))
+        columns = [
+            Level("ob", ceil_div(w.columns, lanes), "serial",
+                  {w.vector: start_at(1, lanes, w.columns)}),
+        ]  # fmt: skip
+        lane = Level("lane", lanes, "vector", {w.vector: 1})
+        outer = [*self.each_tile(w.batch, self.rows_out), *columns]
+        t: dict[Tensor, Local] = {
+            self.prod: self.place(self.held_out, w.columns, ob=start_at(1, lanes, w.columns)),
+            self.t: Local(
+                {"lane": 1, **{f"u{n}": lanes * self.size**n for n in range(self.rank)}},
+                lanes * self.points * self.t.dtype.itemsize,
+            ),
+        }
+        load = Store(self.t, (w.vector,), Read(self.prod, (w.vector,)))
+        read = describe("output", load, [*outer, *self.each_point(self.size, moved=False), lane],
+                        self.rows, t)  # fmt: skip
+        value = Read(self.t, (w.vector,))
+        body = map_expr(w.stage.body, lambda e: value if e is w.reduce else None)
+        finish = describe(
+            "finish",
+            Store(w.stage.target, (w.stage.address,), body),
+            [*outer, *self.each_point(self.m, moved=True), lane],
+            self.rows,
+            t,
+            guarded=any(s.extent % self.m for s, _ in w.pairs),
+        )
+        return [self.with_transform(read, matrices(self.m).output, self.points), finish]
+
+    def with_transform(self, s: Statement, matrix: Array, points: int) -> Statement:
+        plan = linear_plan(matrix)
+        before, after = plan.inputs, len(plan.results)
+        lines = sum(after**n * before ** (self.rank - 1 - n) for n in range(self.rank))
+        count = s.operations.get("float_addsub", 0.0) + lines * plan.operations / points
+        return dataclasses.replace(s, operations={**s.operations, "float_addsub": count})
+
+    # --------------------------------------------------------------------------------- products
+    def products(self) -> list[Statement]:
+        w = self.w
+        rows = np.full(len(self.rows), product(self.tiles)) if w.shifts else self.held_out
+        mr = np.minimum(self.mr, rows)
+        panels = ceil_div(w.columns, self.width)
+        per_chunk = np.where(self.blocked, panels, self.ppc)
+        over = np.where(self.blocked, MARKS["serial"], MARKS["parallel"])
+        batch = list(zip(w.batch, self.positions)) if w.shifts else []
+        outer = [
+            Level("p", self.blocks, "parallel"),
+            Level("xi", self.points, "parallel", marks=over),
+            Level("chunk", ceil_div(panels, per_chunk), "parallel", marks=over),
+            Level("jj", per_chunk, "serial"),
+            *(Level(f"b{n}", axis.extent, "serial") for n, (axis, _) in enumerate(batch)),
+            Level("io", ceil_div(rows, mr), "serial"),
+        ]
+        axes = [*w.shifts.values(), *w.depth]
+        reduced = [Level(f"k{n}", k.extent, "serial", reduces=True) for n, k in enumerate(axes)]
+        tile = [
+            Level("i", mr, "unroll"),
+            Level("v", self.nv, "unroll"),
+            Level("lane", self.lanes, "vector"),
+        ]
+        local = self.product_places(rows, mr, panels, per_chunk, axes)
+        at = Read(self.acc, (as_expr(0),))
+        left, right = Read(self.v, (as_expr(0),)), Read(self.u, (as_expr(0),))
+        update = Store(self.acc, at.indices, at + left * right)
+        store = Store(self.prod, at.indices, at)
+        return [
+            describe("update", update, [*outer, *reduced, *tile], self.rows, local),
+            describe("store", store, [*outer, *tile], self.rows, local),
+        ]
+
+    def product_places(
+        self, rows: Array, mr: Array, panels: Array, per_chunk: Array, axes: Sequence[Axis]
+    ) -> dict[Tensor, Local]:
+        w = self.w
+        held_in, held_out = self.planes(self.held_in, w.channels), self.planes(
+            self.held_out, w.columns)  # fmt: skip
+        tile = start_at(1, mr, rows)
+        u: dict[str, Array | int] = {"lane": 1, "v": self.lanes}
+        step: Array = self.width
+        for n, axis in reversed(list(enumerate(axes))):
+            u[f"k{n}"] = step
+            step = step * axis.extent
+        u |= {"jj": step * clipped(1, panels, per_chunk), "xi": step * panels}
+        u["chunk"] = step * clipped(per_chunk, panels, per_chunk)
+        v: dict[str, Array | int] = {"xi": held_in["xi"], "i": w.channels, "io": tile * w.channels}
+        m: dict[str, Array | int] = {"xi": held_out["xi"], "i": w.columns, "io": tile * w.columns}
+        m |= {"lane": 1, "v": self.lanes}
+        m["jj"] = start_at(clipped(1, panels, per_chunk), self.width, w.columns)
+        m["chunk"] = start_at(clipped(per_chunk, panels, per_chunk), self.width, w.columns)
+        inner = 1
+        for n, axis in reversed(list(enumerate(w.depth, len(w.shifts)))):
+            v[f"k{n}"] = inner
+            inner *= axis.extent
+        if w.shifts:
+            into, out = product(self.tiles) * w.channels, product(self.tiles) * w.columns
+            numbers = {k: n for n, k in enumerate(w.shifts.values())}
+            for n, (axis, longer) in reversed(list(enumerate(zip(w.batch, self.positions)))):
+                v[f"b{n}"], m[f"b{n}"] = into, out
+                if axis in w.shifts:
+                    v[f"k{numbers[w.shifts[axis]]}"] = into
+                into, out = into * longer.extent, out * axis.extent
+        size = self.v.dtype.itemsize
+        return {
+            self.v: Local(v, np.asarray(held_in["xi"]) * self.points * size),
+            self.prod: Local(m, np.asarray(held_out["xi"]) * self.points * size),
+            self.u: Local(u, step * panels * self.points * size),
+            self.acc: Local(
+                {"i": self.width, "v": self.lanes, "lane": 1}, mr * self.width * size
+            ),
+        }  # fmt: skip
