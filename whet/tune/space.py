@@ -36,6 +36,10 @@ F = TypeVar("F", contravariant=True)
 
 DRAWS = 8
 """How often rows of an open table are drawn anew in place of illegal ones."""
+KEPT = 1e6
+"""How much more than the others a hole counts that is to be kept."""
+BLOCK = 1 << 18
+"""How many distances are worked out at once: as many as fit the caches."""
 
 
 @runtime_checkable
@@ -136,7 +140,7 @@ class Table:
         fresh = fresh[distinct(fresh)]
         if len(fresh):
             start = len(self.matrix)
-            self._index.update({k: start + n for n, k in enumerate(_keys(fresh))})
+            self._index.update({k: start + n for n, k in enumerate(row_keys(fresh))})
             self.matrix = np.concatenate([self.matrix, fresh])
             self.costs = np.concatenate([self.costs, self.price(fresh)])
             self.values = [np.union1d(v, c) for v, c in zip(self.values, fresh.T)]
@@ -173,10 +177,16 @@ class Table:
         scale = np.array([1.0 / max(1, len(v) - 1) for v in self.values])
         wanted, there = self.ranks(matrix) * scale, self.ranks(self.matrix) * scale
         weights = np.ones(wanted.shape)
-        weights[np.arange(len(matrix)), holes] = 1e6
-        distance = (weights * wanted**2).sum(axis=1)[:, None]
-        distance = distance - 2.0 * (weights * wanted) @ there.T + weights @ (there**2).T
-        return self.matrix[np.argmin(distance, axis=1)]
+        weights[np.arange(len(matrix)), holes] = KEPT
+        # The square of the distance, less what is the same for all rows of the table.
+        linear, square = 2.0 * there.T, (there**2).T
+        nearest = np.zeros(len(matrix), np.int64)
+        block = max(1, BLOCK // len(there))
+        for start in range(0, len(matrix), block):
+            part = slice(start, start + block)
+            away = weights[part] @ square - (weights[part] * wanted[part]) @ linear
+            nearest[part] = np.argmin(away, axis=1)
+        return self.matrix[nearest]
 
     # ---------------------------------------------------------------------------------- one row
     def find(self, holes: Mapping[str, int]) -> int | None:
@@ -229,15 +239,16 @@ class Table:
 
     def _numbers(self, matrix: Array) -> Array:
         index = self._index
-        return np.array([index.get(key, -1) for key in _keys(matrix)], np.int64)
+        return np.array([index.get(key, -1) for key in row_keys(matrix)], np.int64)
 
     @cached_property
     def _index(self) -> dict[bytes, int]:
-        """The number of every row that has one, by its bytes: equal keys are equal rows."""
-        return {key: number for number, key in enumerate(_keys(self.matrix))}
+        """The number of every row that has one."""
+        return {key: number for number, key in enumerate(row_keys(self.matrix))}
 
 
-def _keys(matrix: Array) -> list[bytes]:
+def row_keys(matrix: Array) -> list[bytes]:
+    """The bytes of every row: equal keys are equal rows, and nothing else is."""
     dense = np.ascontiguousarray(matrix, np.int64)
     if not dense.size:
         return [b""] * len(dense)

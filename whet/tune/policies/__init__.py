@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from whet.tune.policies.annealing import Annealing
+from whet.tune.policies.bandit import SketchBandit
+from whet.tune.policies.beam import Beam
 from whet.tune.policies.chance import GridSearch, RandomSearch
 from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.policies.draft import Draft
 from whet.tune.policies.droplet import Droplet
+from whet.tune.policies.evolution import Evolution
+from whet.tune.policies.genetic import Genetic
 from whet.tune.policies.protocol import Known, Policy
+from whet.tune.policies.verify import DraftThenVerify
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "default": ExploreThenDroplet,
     "draft": Draft,
+    "evolution": Evolution,
+    "verify": DraftThenVerify,
+    "bandit": SketchBandit,
+    "droplet": Droplet,
+    "annealing": Annealing,
+    "genetic": Genetic,
+    "beam": Beam,
     "random": RandomSearch,
     "grid": GridSearch,
 }
 """What makes each policy."""
 
-__all__ = ["POLICIES", "Droplet", "Known", "Policy"]
+__all__ = ["POLICIES", "Known", "Policy"]

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from whet.tune.policies.evolution import Habits, evolve, favourites
+from whet.tune.policies.judge import ANALYTIC
 from whet.tune.policies.protocol import Known
 from whet.tune.space import Row, Space
 from whet.tune.timing import is_faster
@@ -22,7 +24,7 @@ class Droplet:
 
     Faster means by more than noise explains, over all samples of both trials.  Where nothing is,
     the row is a local optimum; what was seen around it is set aside, and the best of the rest is
-    the next start.
+    the next start.  A search that knows nothing starts with the analytic model's favourite.
     """
 
     def __init__(self, starts: int = 3) -> None:
@@ -31,6 +33,8 @@ class Droplet:
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
     ) -> list[Row]:
+        if not known:
+            return favourites(evolve(space, known, ANALYTIC, Habits(), rng), space, known, 1)
         pool = [row for row in known if known[row].ok]
         for _ in range(self.starts):
             if not pool:
