@@ -22,7 +22,7 @@ from tests.schedule.small_tasks import (
 from whet.core.dtypes import f32, i64
 from whet.core.errors import ScheduleError
 from whet.core.target import detect
-from whet.ir.expr import Read, Var, const
+from whet.ir.expr import Read, Var, call, cast, const
 from whet.ir.program import Buffer, Loop, Program, Store
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.kernel import Kernel
@@ -31,6 +31,7 @@ from whet.schedule.primitives import (
     cache_read,
     cache_write,
     compute_at,
+    decompose,
     fission,
     fuse,
     inline,
@@ -41,12 +42,28 @@ from whet.schedule.primitives import (
     rewrite_layout,
     rfactor,
     split,
+    spread,
+    tile,
     unroll,
     vectorize,
 )
 from whet.tasks.task import Task
 
 Schedule = Callable[[Program], Program]
+
+LEVELS = ("i.0", "j.0", "i.1", "j.1", "i.2")
+TILED_UPDATE = (
+    ("i_1", "j_1", "k"),
+    ((2,), (4,), (5,)),
+    ("k.0", "i_1.0", "j_1.0", "k.1", "i_1.1", "j_1.1"),
+)
+
+
+def fused(program: Program) -> Program:
+    """A product inside tiles that overlap at both edges."""
+    order = ("i_1.0", "j_1.0", "i_1.1", "j_1.1")
+    return compute_at(tile(program, ("i_1", "j_1"), ((4,), (4,)), order), "y_sum", "j_1.0")
+
 
 STEPS: dict[str, tuple[Task, Schedule]] = {
     "split-perfect": (matmul(), lambda p: split(p, "i", 3, "perfect")),
@@ -69,6 +86,11 @@ STEPS: dict[str, tuple[Task, Schedule]] = {
     "cache_read-packed": (matmul(), lambda p: cache_read(p, "a", None, (1, 0))),
     "rfactor-local": (matmul(k=8), lambda p: rfactor(split(p, "k", 4), "ki")),
     "rfactor-stage": (matmul(k=8), lambda p: rfactor(split(p, "k", 4), "ko", "stage")),
+    "tile": (matmul(6, 8, 6), lambda p: tile(p, ("i", "j"), ((4, 2), (4,)), LEVELS)),
+    "tile-reduction": (matmul(), lambda p: tile(decompose(p, ("i", "j")), *TILED_UPDATE)),
+    "decompose": (matmul(), lambda p: decompose(p, ("i", "j"))),
+    "spread": (matmul(), lambda p: spread(p, ("i", "j"))),
+    "spread-overlap": (matmul_relu(7, 9, 6), lambda p: spread(fused(p), ("i_1.0", "j_1.0"))),
     "register_tile": (matmul(10, 20, 6), lambda p: register_tile(p, "i", "j", 4, 2, 4)),
 }
 
@@ -114,6 +136,21 @@ def test_a_constant_that_is_split_as_the_loop_is_read_in_rows() -> None:
     program = split(naive_program(task), "j", 4, "perfect")
     program, _, _ = rewrite_layout(program, "b", b, (1, 0, 2), (1, 4))
     assert "b_packed[jo, k, ji]" in str(program)
+
+
+def test_tiles_that_overlap_and_accumulate_in_place_stay_on_one_thread() -> None:
+    program = tile(naive_program(matmul(7, 8, 5)), ("i", "j"), ((4,), (4,)), LEVELS[:4])
+    with pytest.raises(ScheduleError, match="WH2104"):
+        spread(program, ("i.0", "j.0"))
+
+
+def test_tiles_that_overlap_and_know_their_number_stay_on_one_thread() -> None:
+    """What is written depends on the tile, so two tiles would not write the same."""
+    y, t, u = Buffer("y", (7,), f32), Var("t"), Var("u")
+    store = Store(y, (call("min", t * 4, 3) + u,), cast(t, f32))
+    loops = Loop(t, const(2, i64), (Loop(u, const(4, i64), (store,)),))
+    with pytest.raises(ScheduleError, match="WH2104"):
+        spread(Program("p", (), (y,), (loops,)), ("t",))
 
 
 # -------------------------------------------------------------------------------------- errors

@@ -22,6 +22,7 @@ from whet.core.errors import ScheduleError, WhetError, check, fail
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Tensor
 from whet.schedule import families  # noqa: F401  (adds the sketches)
+from whet.schedule.access import flat_buffer
 from whet.schedule.kernel import Kernel
 from whet.schedule.primitives import PRIMITIVES, naive_program, rewrite_layout
 from whet.schedule.sketch import SKETCHES, Choice, find_sketch
@@ -152,6 +153,7 @@ def replay_kernel(trace: Trace, task: Task, name: str = "kernel") -> Kernel:
                 error.code, error.message, details=(*error.details, where), hint=error.hint
             ) from error
     behind: dict[Buffer, Tensor] = {task.buffers[t]: t for t in task.inputs} | packed
+    behind |= {flat_buffer(task.buffers[t]): t for t in task.inputs if t in task.borders}
     return Kernel(program, tuple(behind[b] for b in program.inputs), task.outputs)
 
 

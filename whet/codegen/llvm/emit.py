@@ -13,6 +13,7 @@ calls with a range of iterations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from whet.codegen.llvm.function import FunctionWriter
@@ -142,7 +143,7 @@ class _StatementWriter:
         self.function.close_branch(some)
 
     def counter(self, stmt: Loop) -> str:
-        return self.function.fresh(stmt.var.name.replace(".", "_"))
+        return self.function.fresh(re.sub(r"\W", "_", stmt.var.name))
 
     def repeat(self, condition: Expr, body: Sequence[Stmt]) -> None:
         self.function.open_while()

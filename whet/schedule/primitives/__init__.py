@@ -7,6 +7,7 @@ from collections.abc import Callable
 from whet.ir.program import Program
 from whet.schedule.primitives.caches import cache_read, cache_write
 from whet.schedule.primitives.layouts import rewrite_layout
+from whet.schedule.primitives.levels import decompose, spread, tile
 from whet.schedule.primitives.loops import fission, fuse, reorder, split
 from whet.schedule.primitives.marks import parallel, unroll, vectorize
 from whet.schedule.primitives.naive import naive_program
@@ -28,6 +29,9 @@ PRIMITIVES: dict[str, Callable[..., Program]] = {
     "cache_read": cache_read,
     "rfactor": rfactor,
     "register_tile": register_tile,
+    "tile": tile,
+    "decompose": decompose,
+    "spread": spread,
 }
 """The primitives that a trace may name; `rewrite_layout`, which also makes a constant, is apart."""
 

@@ -34,6 +34,8 @@ from whet.schedule.primitives.tree import (
     reads_in,
     replace,
     stores_in,
+    strides_like,
+    tidy,
     walk,
 )
 
@@ -69,7 +71,9 @@ def cache_write(program: Program, buffer: str, loop: str, scope: Scope = "memory
     if scope == "register":
         _check_registers(target, found, buffer)
     names = Names(program)
-    local = Buffer(names.new(f"{buffer}_local"), region.shape, old.dtype, scope=scope)
+    shape = region.shape
+    strides = strides_like(old, shape) if scope == "memory" else None
+    local = Buffer(names.new(f"{buffer}_local"), shape, old.dtype, strides, scope=scope)
     first = found[0]
     body: list[Stmt] = []
     if not (first is whole[0] and _comes_first(first, target)):
@@ -215,7 +219,7 @@ def cache_read(
     body = move_accesses(inside, old, local, at_local)
     if target is None:
         made = with_fields(program, body=(*fill, *body), workspace=(*program.workspace, local))
-        return replace(made, made.body[0], (made.body[0],))
+        return tidy(made)
     return replace(program, target, (with_fields(target, body=(Allocate(local, (*fill, *body)),)),))
 
 

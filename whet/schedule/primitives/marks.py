@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
-
 from whet.core.errors import ScheduleError, check
 from whet.ir.program import Allocate, Loop, Program, Store
 from whet.schedule.primitives.dependence import are_independent
-from whet.schedule.primitives.tree import find_loop, path_to, replace, static_extent
+from whet.schedule.primitives.tree import find_loop, mark, path_to, static_extent
 
 
 def unroll(program: Program, loop: str) -> Program:
@@ -19,7 +17,7 @@ def unroll(program: Program, loop: str) -> Program:
     Requires: a known extent. Raises: WH2101, WH2102 (extent not known, or not serial).
     """
     old = _serial(program, loop)
-    return replace(program, old, (with_fields(old, kind="unroll"),))
+    return mark(program, old, "unroll")
 
 
 def vectorize(program: Program, loop: str) -> Program:
@@ -37,7 +35,7 @@ def vectorize(program: Program, loop: str) -> Program:
           hint="move it innermost and split off conditions first", kind=ScheduleError)  # fmt: skip
     check(are_independent([old]), "WH2104", f"iterations of loop '{loop}' depend on each other",
           hint="a reduction needs rfactor first", kind=ScheduleError)  # fmt: skip
-    return replace(program, old, (with_fields(old, kind="vector"),))
+    return mark(program, old, "vector")
 
 
 def parallel(program: Program, loop: str) -> Program:
@@ -56,7 +54,7 @@ def parallel(program: Program, loop: str) -> Program:
           f"loop '{loop}' is not outermost", kind=ScheduleError)  # fmt: skip
     check(are_independent([old]), "WH2104", f"iterations of loop '{loop}' depend on each other",
           hint="they must write disjoint elements", kind=ScheduleError)  # fmt: skip
-    return replace(program, old, (with_fields(old, kind="parallel"),))
+    return mark(program, old, "parallel")
 
 
 def _serial(program: Program, loop: str) -> Loop:

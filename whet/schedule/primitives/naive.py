@@ -16,12 +16,18 @@ from collections.abc import Callable, Sequence
 from whet.core.dtypes import i64
 from whet.core.errors import ScheduleError, check
 from whet.ir.affine import substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, const, select
+from whet.ir.expr import Axis, Expr, Read, Reduce, Select, Var, as_expr, const, select
 from whet.ir.program import Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
-from whet.schedule.access import map_expr
+from whet.schedule.access import (
+    address_form,
+    extents_of,
+    flat_buffer,
+    guard_is_needless,
+    map_expr,
+)
 from whet.schedule.nest import identity_element, loop
-from whet.schedule.primitives.tree import Names
+from whet.schedule.primitives.tree import Names, reads_in, strides_like
 from whet.schedule.spatial import combine
 from whet.tasks.task import Task
 
@@ -40,16 +46,25 @@ class _Writer:
         inputs = tuple(task.buffers[t] for t in task.inputs)
         self.names = Names(Program(name, inputs, outputs, ()))
         self.body: list[Stmt] = []
+        self.flat: dict[Tensor, Buffer] = {}
+        self.extents: dict[Expr, int] = {}
 
     def program(self) -> Program:
         for stage in stages(self.task.outputs):
             if isinstance(stage, Compute):
                 self.stage(stage)
-        inputs = tuple(self.task.buffers[t] for t in self.task.inputs)
         outputs = tuple(self.task.buffers[t] for t in self.task.outputs)
-        return Program(self.name, inputs, outputs, tuple(self.body), tuple(self.workspace))
+        read = {r.tensor for r in reads_in(self.body)}
+        inputs: list[Buffer] = []
+        for tensor in self.task.inputs:
+            # An input that is read at addresses alone has no indices any more.
+            plain, flat = self.task.buffers[tensor], self.flat.get(tensor)
+            inputs += [plain] if flat is None or plain in read else []
+            inputs += [flat] if flat is not None else []
+        return Program(self.name, tuple(inputs), outputs, tuple(self.body), tuple(self.workspace))
 
     def stage(self, stage: Compute) -> None:
+        self.extents = extents_of(stage)
         if stage not in self.buffers:
             self.buffers[stage] = self.scratch(stage.name, stage)
         target = self.buffers[stage]
@@ -68,7 +83,10 @@ class _Writer:
 
     def scratch(self, hint: str, stage: Compute, value: Expr | None = None) -> Buffer:
         dtype = stage.dtype if value is None else value.dtype
-        buffer = Buffer(self.names.new(hint), stage.shape, dtype)
+        # Axes lie in memory as in the result that the stage is a part of.
+        like = self.buffers.get(stage)
+        strides = None if like is None else strides_like(like, stage.shape)
+        buffer = Buffer(self.names.new(hint), stage.shape, dtype, strides)
         self.workspace.append(buffer)
         return buffer
 
@@ -77,9 +95,19 @@ class _Writer:
         return substitute(self.placed(body), dict(zip(stage.axes, at)))
 
     def placed(self, e: Expr) -> Expr:
-        """Reads of tensors as reads of their buffers."""
+        """Reads of tensors as reads of their buffers.
+
+        Where a border of zeros makes a bounds check needless, memory is read at its address.
+        """
 
         def change(x: Expr) -> Expr | None:
+            if isinstance(x, Select) and guard_is_needless(x, self.task, self.extents):
+                x = x.then
+                assert isinstance(x, Read)
+                if x.tensor in self.task.borders:
+                    buffer = self.task.buffers[x.tensor]
+                    flat = self.flat.setdefault(x.tensor, flat_buffer(buffer))
+                    return Read(flat, (address_form(buffer, x.indices).expr(),))
             if isinstance(x, Read) and x.tensor in self.buffers:
                 return Read(self.buffers[x.tensor], tuple(self.placed(i) for i in x.indices))
             return None

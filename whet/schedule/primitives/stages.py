@@ -24,9 +24,10 @@ from whet.schedule.primitives.tree import (
     move_accesses,
     path_to,
     reads_in,
-    rewrite,
+    replace,
     static_extent,
     stores_in,
+    strides_like,
     tidy,
 )
 
@@ -143,17 +144,15 @@ def compute_at(program: Program, buffer: str, loop: str) -> Program:
     if region is None or not _is_visible(region, program, target):
         fail("WH2105", f"what loop '{loop}' reads of '{buffer}' is not a box of fixed size",
              kind=ScheduleError)  # fmt: skip
-    local = Buffer(old.name, region.shape, old.dtype)
+    local = Buffer(old.name, region.shape, old.dtype, strides_like(old, region.shape))
     produce = _produce(nest, old, local, region, program, target)
     consume = move_accesses(
         target.body, old, local, lambda i: tuple(x - s for x, s in zip(i, region.start))
     )
     new = with_fields(target, body=(Allocate(local, (*produce, *consume)),))
-    body = rewrite(
-        program.body, lambda s: () if s is nest.stmt else (new,) if s is target else None
-    )
     rest = tuple(b for b in program.workspace if b is not old)
-    return tidy(with_fields(program, body=body, workspace=rest))
+    body = tuple(s for s in program.body if s is not nest.stmt)
+    return replace(with_fields(program, body=body, workspace=rest), target, (new,))
 
 
 def _check_unchanged(program: Program, nest: _Nest, target: Loop, name: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace as with_fields
 from itertools import pairwise
 
 from whet.core.errors import ScheduleError, check, fail
+from whet.core.types import Shape
 from whet.ir.affine import substitute
 from whet.ir.bounds import Interval, Ranges
 from whet.ir.expr import Const, Expr, Read, Var
@@ -20,6 +21,7 @@ from whet.ir.program import (
     If,
     Let,
     Loop,
+    LoopKind,
     Prefetch,
     Program,
     Stmt,
@@ -77,9 +79,39 @@ def rewrite(block: Sequence[Stmt], change: Change) -> Block:
 
 
 def replace(program: Program, old: Stmt, new: Sequence[Stmt]) -> Program:
-    """The program with one statement replaced, indices simplified."""
-    body = rewrite(program.body, lambda s: new if s is old else None)
-    return tidy(with_fields(program, body=body))
+    """The program with one statement replaced, the new ones simplified under what is around."""
+    path = path_to(program.body, old)
+    known: Ranges = {}
+    for stmt, inner in zip(path, (*path[1:], old)):
+        known = _inside(stmt, known, inner)
+    return _put(program, path, old, _tidy(new, known))
+
+
+def mark(program: Program, old: Loop, kind: LoopKind) -> Program:
+    """The program with one loop of another kind."""
+    return _put(program, path_to(program.body, old), old, (with_fields(old, kind=kind),))
+
+
+def _put(program: Program, path: Sequence[Stmt], old: Stmt, new: Block) -> Program:
+    """The program with a statement replaced that lies in the statements of the path."""
+    for stmt in reversed(path):
+        blocks = [_exchanged(b, old, new) for b in blocks_of(stmt)]
+        old, new = stmt, (with_blocks(stmt, blocks),)
+    return with_fields(program, body=_exchanged(program.body, old, new))
+
+
+def _exchanged(block: Block, old: Stmt, new: Block) -> Block:
+    return tuple(s for x in block for s in (new if x is old else (x,)))
+
+
+def _inside(stmt: Stmt, known: Ranges, inner: Stmt) -> Ranges:
+    """What is known inside a statement, of which `inner` is a part."""
+    match stmt:
+        case Loop(var=var, extent=Const(value=extent)) if extent > 0:
+            return {**known, var: Interval(0, int(extent) - 1)}
+        case If(condition=condition, then=then):
+            return assume(known, condition, holds=any(s is inner for s in then))
+    return known
 
 
 def find_loop(program: Program, name: str) -> Loop:
@@ -259,6 +291,18 @@ def _tidy(block: Sequence[Stmt], ranges: Ranges) -> Block:
                                      lambda e: simplify(e, ranges))  # fmt: skip
                 done.append(with_blocks(plain, [_tidy(b, ranges) for b in blocks_of(stmt)]))
     return tuple(done)
+
+
+def strides_like(buffer: Buffer, shape: Shape) -> Shape | None:
+    """Strides of a contiguous buffer of that shape whose axes lie in memory as another's do."""
+    old = buffer.element_strides
+    order = sorted(range(len(shape)), key=lambda n: -old[n])
+    if order == list(range(len(shape))):
+        return None
+    step, strides = 1, [0] * len(shape)
+    for n in reversed(order):
+        strides[n], step = step, step * shape[n]
+    return tuple(strides)
 
 
 # --------------------------------------------------------------------------------------- names

@@ -1,0 +1,164 @@
+"""Tiles that overlap: when two threads may compute the same elements at the same time.
+
+    for io in 3: for ii in 4: y[min(io * 4, 6) + ii] = f(min(io * 4, 6) + ii)
+
+Elements 6 and 7 are written by two iterations of io.  That does no harm if nothing in the
+iteration reads y and both write the same value: one that depends on the place that is written
+and not on the iteration.  Values may come through scratch buffers of the iteration, whose places
+then stand for places that move along with it (Halide calls such code sliding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from whet.ir.affine import Affine, affine, combine, free_symbols
+from whet.ir.expr import Expr, Read, Var
+from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store
+from whet.schedule.primitives.tree import blocks_of, reads_in, stores_in, walk
+
+
+def writes_agree(loops: Sequence[Loop]) -> bool:
+    """True when iterations that write the same element write the same value and read none."""
+    body = loops[-1].body
+    if not all(isinstance(s, (Store, Loop, If, Allocate)) for s in walk(body)):
+        return False
+    around = _around(body, frozenset())
+    written = {s.buffer for s in stores_in(body)} - set(around)
+    if any(r.tensor in written for r in reads_in(body)):
+        return False
+    own = frozenset(x.var for x in loops)
+    if any(own & free_symbols(s.extent) for s in walk(body) if isinstance(s, Loop)):
+        return False
+    made = _Shifts(own, around)
+    equations = [e for store, under in _stores(body, ()) for e in made.equations(store, under)]
+    found = [e for e in equations if e is not None]
+    return len(found) == len(equations) and made.solve(found)
+
+
+def _around(block: Sequence[Stmt], inside: frozenset[Expr]) -> dict[Buffer, frozenset[Expr]]:
+    """The scratch buffers of a block with the loops in the block that they lie in."""
+    found: dict[Buffer, frozenset[Expr]] = {}
+    for stmt in block:
+        if isinstance(stmt, Allocate):
+            found[stmt.buffer] = inside
+        inner = inside | {stmt.var} if isinstance(stmt, Loop) else inside
+        for b in blocks_of(stmt):
+            found |= _around(b, inner)
+    return found
+
+
+def _stores(block: Sequence[Stmt], under: tuple[Expr, ...]) -> Iterator[tuple[Store, list[Expr]]]:
+    """Every store with the conditions that it stands under."""
+    for stmt in block:
+        if isinstance(stmt, Store):
+            yield stmt, list(under)
+        inner = (*under, stmt.condition) if isinstance(stmt, If) else under
+        for b in blocks_of(stmt):
+            yield from _stores(b, inner)
+
+
+Place = tuple[Buffer, int]
+"""A dimension of a scratch buffer."""
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """sum of factor * shift(place) = known"""
+
+    places: tuple[tuple[Place, int], ...]
+    known: Affine
+
+
+class _Shifts:
+    """How far dimensions of scratch buffers stand from what they hold.
+
+    A shift is a form over what stays the same while the buffer lives: the iteration, and the
+    loops around the buffer.
+    """
+
+    def __init__(self, own: frozenset[Expr], around: Mapping[Buffer, frozenset[Expr]]) -> None:
+        self.own, self.around = own, around
+        self.found: dict[Place, Affine] = {}
+
+    def equations(self, store: Store, under: Sequence[Expr]) -> Iterator[_Equation | None]:
+        """What must hold so that the value depends on the place alone; None: it does not."""
+        places = [affine(i) for i in store.indices]
+        plain = all(self.is_plain(p) for p in places)
+        for index, read in _positions([*under, store.value]):
+            form = affine(index)
+            yield (
+                self.equation(store, places, form, read) if plain and self.is_plain(form) else None
+            )
+
+    def is_plain(self, form: Affine) -> bool:
+        """True when loops inside the iteration occur linearly alone."""
+        return all(isinstance(a, Var) or free_symbols(a) <= self.own for a, _ in form.terms)
+
+    def equation(
+        self, store: Store, places: Sequence[Affine], form: Affine, read: Place | None
+    ) -> _Equation | None:
+        """A position that moves with the place written must move with the iteration like it.
+
+        y[8 * o + i] = t[i]        shift(t) = 8 * o          (t lies in the loop o)
+        t[i] = x[8 * o + i, k]     shift(t) = 8 * o          (k is free: it is not in the place)
+        """
+        fixed = self.own
+        unknown: list[tuple[Place, int]] = []
+        if read is not None and read[0] in self.around:
+            fixed |= self.around[read[0]]
+            unknown.append((read, -1))
+        stored = store.buffer in self.around
+        if stored:
+            fixed |= self.around[store.buffer]
+        rest = form
+        moving: set[Expr] = set()
+        for dim, place in enumerate(places):
+            inner = [(a, c) for a, c in place.terms if not free_symbols(a) & fixed]
+            moving |= {a for a, _ in inner}
+            factors = {divmod(form.coefficient(a), c) for a, c in inner}
+            if len(factors) > 1 or any(remainder for _, remainder in factors):
+                return None
+            factor = factors.pop()[0] if factors else 0
+            rest = combine([(rest, 1), (place, -factor)])
+            if stored and factor:
+                unknown.append(((store.buffer, dim), factor))
+        known = tuple((a, c) for a, c in rest.terms if free_symbols(a) & fixed)
+        return _Equation(tuple(unknown), Affine(known, 0))
+
+    def solve(self, equations: Sequence[_Equation]) -> bool:
+        """True when all equations hold for some shifts; what nothing determines is free."""
+        rest = list(equations)
+        while rest:
+            later: list[_Equation] = []
+            for e in rest:
+                unknown = [(p, f) for p, f in e.places if p not in self.found]
+                known = [(self.found[p], -f) for p, f in e.places if p in self.found]
+                left = combine([(e.known, 1), *known])
+                if not unknown and left.terms:
+                    return False
+                if len(unknown) == 1 and abs(unknown[0][1]) == 1:
+                    self.found[unknown[0][0]] = combine([(left, unknown[0][1])])
+                elif unknown:
+                    later.append(e)
+            if len(later) == len(rest):
+                return not any(e.known.terms for e in later)
+            rest = later
+        return True
+
+
+def _positions(values: Sequence[Expr]) -> Iterator[tuple[Expr, Place | None]]:
+    """Integer expressions over loop variables: indices with what they index, and others."""
+    stack = list(values)
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Read):
+            for dim, index in enumerate(e.indices):
+                assert isinstance(e.tensor, Buffer)
+                yield index, (e.tensor, dim)
+                stack += [x for x in index.children() if isinstance(x, Read)]
+        elif e.dtype.kind in ("int", "uint") and free_symbols(e):
+            yield e, None
+        else:
+            stack.extend(e.children())
