@@ -4,11 +4,13 @@ A group starts with one node and grows:
 
 1. an element-wise node joins the group that produces one of its inputs at full shape, if
    nothing else reads that input (an epilogue: bias, activation, residual);
-2. reductions along contiguous rows and the element-wise nodes around them become one group
+2. element-wise nodes that together are all that read a contraction join it as well (gelu and
+   silu, which read it more than once);
+3. reductions along contiguous rows and the element-wise nodes around them become one group
    when they share their rows (softmax, layer-norm);
 
 and nodes that only move data are views of memory where strides can express them.
-Both rules look at neighbours only, so a rewrite of the graph changes groups near it.
+All rules look at neighbours only, so a rewrite of the graph changes groups near it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from whet.core.types import Shape
 from whet.graph.graph import Constant, Graph, Node, Result, Value
 from whet.tasks.structure import Structure, reads_in_place, structure_of
 
@@ -73,7 +76,50 @@ def partition(
             groups.append(group)
         group.nodes.append(node)
         owner[node] = group
+    merge_epilogues(graph, groups, owner)
     return merge_rows(graph, groups, owner, share_rows)
+
+
+def merge_epilogues(graph: Graph, groups: list[Group], owner: dict[Node, Group]) -> None:
+    """Element-wise groups made part of the heavy group whose only readers they are.
+
+    [y = matmul(a, b)], [t = sigmoid(y), z = y * t]   ->   [y = matmul(a, b), t = ..., z = ...]
+    """
+    for group in list(groups):
+        if group.heavy or group.opaque:
+            continue
+        for producer in _producers(group, owner):
+            if producer.heavy and _finishes(graph, producer, group):
+                producer.nodes += group.nodes
+                owner.update(dict.fromkeys(group.nodes, producer))
+                # It now needs what the group needs, so it runs where the group stood.
+                groups.remove(producer)
+                groups[groups.index(group)] = producer
+                break
+
+
+def _finishes(graph: Graph, first: Group, last: Group) -> bool:
+    """True when the last group alone reads what the first one computes, element by element."""
+    results = first.outputs(graph)
+    if len(results) != 1 or results[0] in graph.outputs:
+        return False
+    inside = {results[0], *(v for node in last.nodes for v in node.results)}
+    shape = results[0].tensor_type.shape
+    if not all(reader in last.nodes for reader in graph.users[results[0]]):
+        return False
+    return all(_in_place(node, inside, shape) for node in last.nodes)
+
+
+def _in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
+    """True for an element-wise node that reads these values only where it writes."""
+    s = structure_of(node)
+    if s is None or not s.is_pointwise or len(s.computes) != 1:
+        return False
+    if any(
+        v.tensor_type.shape != shape for v in (*node.results, *inside.intersection(node.inputs))
+    ):
+        return False
+    return all(reads_in_place(s, n) for n, v in enumerate(node.inputs) if v in inside)
 
 
 def merge_rows(
