@@ -80,7 +80,7 @@ def test_the_holes_of_a_stage_stay_together() -> None:
 
 def test_roulette_follows_speeds() -> None:
     scores = -np.log(np.array([1.0, 2.0, 4.0]))
-    drawn = roulette(scores, 7000, np.random.default_rng(0))
+    drawn = roulette(scores, 7000, np.random.default_rng(0), pressure=1.0)
     assert np.bincount(drawn) == pytest.approx([4000, 2000, 1000], rel=0.1)
 
 

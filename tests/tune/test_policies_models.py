@@ -63,7 +63,7 @@ def test_chance_does_not_come_near() -> None:
 
 @pytest.mark.parametrize("name", ["evolution", "bandit", "annealing", "beam", "draft"])
 def test_others_come_near(name: str) -> None:
-    assert mean_best(name) < 1.3
+    assert mean_best(name) < 1.4
 
 
 def test_generations_come_nearer_than_chance() -> None:
@@ -121,7 +121,7 @@ def test_evolution_finds_what_no_sample_held() -> None:
 
 def test_small_spaces_are_scored_as_a_whole() -> None:
     space = shifted_space()
-    seen = evolve(space, {}, ANALYTIC, Habits(population=8000), np.random.default_rng(0))
+    seen = evolve(space, {}, ANALYTIC, Habits(population=100), np.random.default_rng(0))
     assert len(seen[0].matrix) == 7776
 
 

@@ -23,6 +23,9 @@ KINDS: Mapping[str, float] = MappingProxyType(
 another down (factors of tiles against each other, Ansor 5.1), one structural hole to any value."""
 
 
+PRESSURE = 8.0
+"""How much the faster are preferred as parents.  Ansor's 1 is too little for few generations: on
+twenty independent holes the best after four is three times as far from the optimum."""
 REDRAWS = 3
 """How often a mutant that is illegal is drawn anew."""
 
@@ -101,10 +104,12 @@ def cross(table: Table, mothers: Array, fathers: Array, rng: np.random.Generator
     return children
 
 
-def roulette(scores: Array, count: int, rng: np.random.Generator) -> Array:
-    """Numbers drawn in proportion to the expected speeds; scores are logarithms of those."""
-    speeds = np.exp(scores - np.max(scores))
-    return rng.choice(len(scores), size=count, p=speeds / speeds.sum())
+def roulette(
+    scores: Array, count: int, rng: np.random.Generator, pressure: float = PRESSURE
+) -> Array:
+    """Numbers drawn in proportion to a power of the expected speeds, whose logarithms are given."""
+    odds = np.exp(pressure * (scores - np.max(scores)))
+    return rng.choice(len(scores), size=count, p=odds / odds.sum())
 
 
 def breed(

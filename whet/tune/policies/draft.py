@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.types import Array
 from whet.tune.policies.chance import RandomSearch
+from whet.tune.policies.evolution import Habits, Scored, evolve, favourites
+from whet.tune.policies.judge import ANALYTIC
 from whet.tune.policies.protocol import Known
 from whet.tune.space import Row, Space
 from whet.tune.timing import FAILED
@@ -25,21 +26,16 @@ class Draft:
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
     ) -> list[Row]:
-        fresh = [
-            (number, row)
-            for number, table in enumerate(space.tables)
-            for row in self._spread(table.costs, rng)
-            if (number, row) not in known
-        ]
-        fresh.sort(key=space.cost)
         lucky = int(rng.binomial(count, self.chance))
-        chosen = fresh[: count - lucky]
+        seen = [self._spread(s, rng) for s in evolve(space, known, ANALYTIC, Habits(), rng)]
+        chosen = favourites(seen, space, known, count - lucky)
         taken = {**known, **dict.fromkeys(chosen, FAILED)}
         return chosen + RandomSearch().propose(space, taken, count - len(chosen), rng)
 
-    def _spread(self, costs: Array, rng: np.random.Generator) -> list[int]:
-        """One row of every class of nearly equal estimates, the cheapest class first."""
-        classes = np.floor(np.log(np.maximum(costs, 1e-9)) / np.log(self.ratio)).astype(np.int64)
-        shuffled = rng.permutation(len(costs))
+    def _spread(self, scored: Scored, rng: np.random.Generator) -> Scored:
+        """One row of every class of nearly equal estimates."""
+        classes = np.floor(scored.scores / np.log(self.ratio)).astype(np.int64)
+        shuffled = rng.permutation(len(classes))
         _, first = np.unique(classes[shuffled], return_index=True)
-        return [int(shuffled[n]) for n in first]
+        rows = shuffled[first]
+        return Scored(scored.number, scored.matrix[rows], scored.scores[rows])

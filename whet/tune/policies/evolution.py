@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +19,15 @@ from whet.tune.timing import FAILED
 
 @dataclass(frozen=True)
 class Habits:
-    """How a population lives; the numbers are Ansor's."""
+    """How a population lives; the first numbers are Ansor's."""
 
     population: int = 2048
     generations: int = 4
     mutation: float = 0.85
     survivors: float = 0.2
     """The share of the first generation that comes from the best trials."""
+    enumerable: int = 8192
+    """Closed tables up to this size are scored as a whole: there is nothing to evolve."""
 
 
 class Evolution:
@@ -64,49 +67,47 @@ class Scored:
 def evolve(
     space: Space, known: Known, judge: Judge, habits: Habits, rng: np.random.Generator
 ) -> list[Scored]:
-    """All that lived, by table.
-
-    Spaces no larger than the population are scored as a whole: there is nothing to evolve.
-    """
-    if not space.tables:
-        return []
-    share = -(-habits.population // len(space.tables))
-    alive = []
+    """All that lived, by table; small tables as a whole."""
+    evolving = [
+        n for n, t in enumerate(space.tables) if t.is_open or len(t.matrix) > habits.enumerable
+    ]
+    share = -(-habits.population // max(1, len(evolving)))
+    seen = []
     for number, table in enumerate(space.tables):
-        tried = sorted((row for row in known if row[0] == number), key=lambda row: known[row])
-        kept = [row for _, row in tried[: int(habits.survivors * share)]]
-        matrix = np.concatenate([table.matrix[kept], table.sample(share - len(kept), rng)])
-        if not table.is_open and len(table.matrix) <= share:
-            matrix = table.matrix
-        matrix = matrix[distinct(matrix)]
-        alive.append(Scored(number, matrix, judge.scores(space, number, matrix)))
-    seen = list(alive)
-    whole = all(
-        not t.is_open and len(s.matrix) == len(t.matrix) for t, s in zip(space.tables, seen)
-    )
-    for _ in range(0 if whole else habits.generations):
+        matrix = table.matrix
+        if number in evolving:
+            tried = sorted((row for row in known if row[0] == number), key=lambda row: known[row])
+            kept = [row for _, row in tried[: int(habits.survivors * share)]]
+            matrix = np.concatenate([matrix[kept], table.sample(share - len(kept), rng)])
+            matrix = matrix[distinct(matrix)]
+        seen.append(Scored(number, matrix, judge.scores(space, number, matrix)))
+    alive = {n: seen[n] for n in evolving}
+    for _ in range(habits.generations if evolving else 0):
         alive = next_generation(space, alive, judge, habits, rng)
-        seen = [a + b for a, b in zip(seen, alive)]
+        for number, born in alive.items():
+            seen[number] += born
     return seen
 
 
 def next_generation(
-    space: Space, alive: list[Scored], judge: Judge, habits: Habits, rng: np.random.Generator
-) -> list[Scored]:
+    space: Space,
+    alive: Mapping[int, Scored],
+    judge: Judge,
+    habits: Habits,
+    rng: np.random.Generator,
+) -> dict[int, Scored]:
     """Children of parents drawn over all sketches, so that good sketches spread."""
-    owners = np.repeat([s.number for s in alive], [len(s.matrix) for s in alive])
-    scores = np.concatenate([s.scores for s in alive])
-    drawn = owners[roulette(scores, habits.population, rng)]
-    made = []
-    for s in alive:
-        count = int(np.sum(drawn == s.number))
-        if not count:
-            made.append(Scored(s.number, s.matrix[:0], s.scores[:0]))
-            continue
-        table = space.tables[s.number]
-        children = breed(table, s.matrix, s.scores, count, habits.mutation, rng)
+    owners = np.repeat(list(alive), [len(s.matrix) for s in alive.values()])
+    scores = np.concatenate([s.scores for s in alive.values()])
+    counts = np.bincount(owners[roulette(scores, habits.population, rng)])
+    made = {}
+    for number in np.flatnonzero(counts):
+        parents, table = alive[int(number)], space.tables[number]
+        count = int(counts[number])
+        children = breed(table, parents.matrix, parents.scores, count, habits.mutation, rng)
         children = children[distinct(children)]
-        made.append(Scored(s.number, children, judge.scores(space, s.number, children)))
+        found = judge.scores(space, int(number), children)
+        made[int(number)] = Scored(int(number), children, found)
     return made
 
 
