@@ -79,7 +79,7 @@ def test_explain_tells_hits_from_misses(whet: Whet, model: Path, tmp_path: Path)
     path = tmp_path / "records.db"
     ask = ("db", "explain", model, "-i", "x=3x8", "--threads", 1, "--db", path, "--json", "-q")
     before = json.loads(whet(*ask).stdout)["tasks"]
-    assert {t["record"] for t in before} == {"miss"}
+    assert {t["origin"] for t in before} == {"default"}
     assert all(t["schedule"] for t in before)
 
     engine = default_engine()
@@ -94,7 +94,8 @@ def test_explain_tells_hits_from_misses(whet: Whet, model: Path, tmp_path: Path)
         database.add([known, similar])
     after = {t["key"]: t for t in json.loads(whet(*ask).stdout)["tasks"]}
     hit = after[task.key]
-    assert (hit["record"], hit["microseconds"], hit["trials"]) == ("hit", 2.0, 1)
+    assert (hit["origin"], hit["microseconds"], hit["trials"]) == ("record", 2.0, 1)
     assert hit["schedule"] == "rows lanes=8"
     assert hit["similar"] == 1
-    assert sum(t["record"] == "hit" for t in after.values()) == 1
+    assert sum(t["origin"] == "record" for t in after.values()) == 1
+    assert sum(t["share"] for t in after.values()) == pytest.approx(1.0, abs=1e-3)

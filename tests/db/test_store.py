@@ -275,12 +275,22 @@ def test_damage_inside_is_found(path: Path) -> None:
 def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MIGRATIONS", schema.MIGRATIONS[:1])
     with Database(path) as database:
-        database.add([record(1)])
+        old = record(1)
+        for statement, values in (
+            ("INSERT INTO target VALUES (1, ?, ?, ?)", (TARGET.key, "t", TARGET.to_json())),
+            ("INSERT INTO workload VALUES (1, ?, 'c', '')", (old.workload.key,)),
+            ("INSERT INTO record VALUES (1, 1, 1, 2, ?, '', ?)",
+             (old.sketch, json.dumps(dict(old.holes)))),
+            ("INSERT INTO measurement VALUES (1, 1, 'ok', 1, '[1]', '', 0, 0, 1, 0, '', 0)", ()),
+        ):  # fmt: skip
+            database._connection.execute(statement, values)
     monkeypatch.undo()
     with pytest.raises(WhetError, match="older version"):
         Database(path, read_only=True)
     with Database(path) as database:
         assert best_holes(database) == 1
+        (kept,) = database.records()
+        assert kept.estimate is None
 
 
 def test_a_newer_file_is_refused(path: Path) -> None:

@@ -92,11 +92,11 @@ class Native:
         from whet.db.store import Database
         from whet.tune.schedule import tuned_schedule
 
-        with Database(path, read_only=True) as records:
+        with Database(path) as records:  # which brings one of an older version up to date
             return build(
                 graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
                 schedule=tuned_schedule(records, self.target, threads, numerics),
-                schedule_key=records.best_key(self.target, threads),
+                schedule_key=records.evidence_key(self.target, threads),
             )  # fmt: skip
 
     def prepare_tuned(

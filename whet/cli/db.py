@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,7 +27,6 @@ from whet.core.errors import UsageError, check, fail
 from whet.core.target import Target
 from whet.db.exchange import ImportReport, export_lines, import_lines
 from whet.db.store import Database
-from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.runtime.files import atomic_write
 from whet.tasks.task import Task
@@ -148,45 +148,48 @@ def explain_command(
     kind: Numeric = "exact" if numerics == "exact" else "real"
     count = thread_count(threads)
     with open_database(db, to_write=True) as database:
-        found = [
+        found: list[dict[str, Any]] = [
             {"task": w.name, "count": w.count, "key": w.task.key}
             | _explain(w.task, database, engine.target, count, kind)
             for w in weighted_tasks([compiled.graph], engine.target, count, kind)
         ]
+    total = sum(float(t["count"]) * float(t["microseconds"]) for t in found)
+    for t in found:
+        t["share"] = round(float(t["count"]) * float(t["microseconds"]) / total, 4)
     reporter.result(
-        {"tasks": found},
+        {"tasks": found, "microseconds": round(total, 2)},
         lambda: reporter.table(
-            ("task", "count", "record", "us", "trials", "similar", "schedule"),
-            [[str(t[name]) for name in _SHOWN] for t in found],
+            tuple(_SHOWN), [[str(t[field]) for field in _SHOWN.values()] for t in found]
         ),
     )
 
 
-_SHOWN = ("task", "count", "record", "microseconds", "trials", "similar", "schedule")
+_SHOWN = {
+    "task": "task", "count": "count", "from": "origin", "us": "microseconds",
+    "share": "share", "GFLOP/s": "gflops", "of roofline": "roofline", "trials": "trials",
+    "failed": "failed", "similar": "similar", "schedule": "schedule",
+}  # fmt: skip
 
 
 def _explain(
     task: Task, database: Database, target: Target, threads: int, numerics: Numeric
 ) -> dict[str, object]:
-    """Whether there is a record, of how many trials, and the schedule that follows."""
-    from whet.schedule.default import default_choice
+    """Where the schedule comes from, what was tried for it, and how near the limit it is."""
+    from whet.tune.roofline import roofline_seconds
+    from whet.tune.schedule import choose
 
-    best = database.best(task.key, target, threads)
-    trials = sum(1 for _ in database.records(task.key, target, threads))
-    others = [r for r in database.similar(task.class_key, target, threads)
-              if r.workload.key != task.key]  # fmt: skip
-    counts = {"trials": trials, "similar": len(others)}
-    if best is not None and best.seconds is not None:
-        return {
-            "record": "hit",
-            "microseconds": round(best.seconds * 1e6, 2),
-            "schedule": str(Candidate(best.sketch, best.holes)),
-            **counts,
-        }
-    choice = default_choice(task, target, threads, numerics)
+    chosen = choose(task, database, target, threads, numerics)
+    tried = list(database.records(task.key, target, threads))
+    outcomes = Counter(r.outcome.value for r in tried)
+    others = database.similar(task.class_key, target, threads)
     return {
-        "record": "miss",
-        "microseconds": round(choice.nanoseconds * 1e-3, 2),
-        "schedule": str(Candidate(choice.sketch.name, choice.holes)),
-        **counts,
+        "origin": chosen.origin,
+        "microseconds": round(chosen.seconds * 1e6, 2),
+        "gflops": round(task.operations / chosen.seconds * 1e-9, 1),
+        "roofline": round(roofline_seconds(task, target, threads) / chosen.seconds, 3),
+        "trials": len(tried),
+        "failed": len(tried) - outcomes["ok"],
+        "outcomes": dict(outcomes),
+        "similar": sum(r.workload.key != task.key for r in others),
+        "schedule": str(chosen.candidate),
     }

@@ -68,6 +68,7 @@ def export_lines(database: Database) -> Iterator[str]:
             "seed": r.seed,
             "version": r.version,
             "at": r.at,
+            "estimate": r.estimate,
         }
         yield json.dumps(fields, allow_nan=False)
 
@@ -147,7 +148,15 @@ def _record(fields: Mapping[str, Any]) -> Record:
         _typed(fields, "seed", int),
         _typed(fields, "version", str),
         float(_typed(fields, "at", int, float)),
+        _estimate(fields.get("estimate")),
     )
+
+
+def _estimate(value: Any) -> float | None:
+    """Lines of earlier versions have none."""
+    if value is not None and not _is_time(value):
+        raise ValueError("'estimate' is not a time")
+    return value
 
 
 def _is_time(value: Any) -> bool:

@@ -46,6 +46,8 @@ class Record:
     version: str = VERSION
     at: float = 0.0
     """When it was measured, in seconds since 1970."""
+    estimate: float | None = None
+    """Seconds that the analytic model expected, where it was asked."""
     id: int | None = None
     """The number of the candidate in the database that it comes from."""
 

@@ -21,7 +21,7 @@ from whet.db.record import Record, Workload, holes_text
 _COLUMNS = """
     SELECT w.key, w.class_key, w.text, t.description, r.threads, r.sketch, r.holes, r.trace,
            m.outcome, m.samples, m.message, m.build_ms, m.code_bytes, m.checked, m.seed,
-           m.version, m.at, r.id
+           m.version, m.at, m.estimate, r.id
 """
 _TABLES = """
     JOIN record r ON r.id = m.record JOIN workload w ON w.id = r.workload
@@ -102,9 +102,10 @@ class Database:
         )
         self._connection.execute(
             "INSERT OR IGNORE INTO measurement (record, outcome, seconds, samples, message, "
-            "build_ms, code_bytes, checked, seed, version, at) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            "build_ms, code_bytes, checked, seed, version, at, estimate) "
+            "VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
             (number, r.outcome.value, r.seconds, json.dumps(r.samples), r.message, r.build_ms,
-             r.code_bytes, int(r.checked), r.seed, r.version, r.at),
+             r.code_bytes, int(r.checked), r.seed, r.version, r.at, r.estimate),
         )  # fmt: skip
         return number
 
@@ -143,11 +144,25 @@ class Database:
         return self._best("w.class_key = ? AND t.key = ? AND b.threads = ?",
                           (class_key, target.key, threads))  # fmt: skip
 
-    def best_key(self, target: Target, threads: int) -> str:
-        """A digest of the candidates to use: equal as long as none of them changes."""
+    def class_records(
+        self, class_key: str, target: Target, threads: int, *, without: str = ""
+    ) -> list[Record]:
+        """All measurements of workloads that differ in their extents only, but for one."""
+        where = "w.class_key = ? AND t.key = ? AND r.threads = ? AND w.key != ?"
+        query = f"{_COLUMNS} FROM measurement m {_TABLES} WHERE {where} ORDER BY m.id"
+        return list(self._records(query, (class_key, target.key, threads, without)))
+
+    def evidence_key(self, target: Target, threads: int) -> str:
+        """A digest of what schedules follow from: equal as long as nothing is added."""
+        counts = [
+            self._one(f"SELECT coalesce(max(x.id), 0) FROM {table} x JOIN record r "
+                      "ON r.id = x.record JOIN target t ON t.id = r.target "
+                      "WHERE t.key = ? AND r.threads = ?", (target.key, threads))[0]
+            for table in ("measurement", "promotion")
+        ]  # fmt: skip
         found = self._best("t.key = ? AND b.threads = ?", (target.key, threads))
         lines = sorted(f"{r.workload.key} {r.sketch} {holes_text(r.holes)}" for r in found)
-        return digest_text(*lines)
+        return digest_text(*map(str, counts), *lines)
 
     def _best(self, where: str, values: Sequence[Any]) -> list[Record]:
         query = f"{_COLUMNS} FROM best b JOIN measurement m ON m.id = b.measurement {_TABLES}"
@@ -233,11 +248,11 @@ class Database:
 
 def _record(row: Sequence[Any], targets: dict[str, Target]) -> Record:
     key, class_key, text, description, threads, sketch, holes, trace, *measured = row
-    outcome, samples, message, build_ms, code_bytes, checked, seed, version, at, number = measured
+    outcome, samples, message, build_ms, code_bytes, checked, seed, version, at, *rest = measured
     if description not in targets:
         targets[description] = target_from_json(description)
     return Record(
         Workload(key, class_key, text), targets[description], threads, sketch, json.loads(holes),
         Outcome(outcome), tuple(json.loads(samples)), trace, message, build_ms, code_bytes,
-        bool(checked), seed, version, at, number,
+        bool(checked), seed, version, at, *rest,
     )  # fmt: skip

@@ -16,12 +16,18 @@ def workload_of(task: Task) -> Workload:
 
 
 def record_of(
-    measured: Measured, task: Task, target: Target, threads: int, seed: int = 0
-) -> Record:  # fmt: skip
-    """What to store about a trial that has just ended."""
+    measured: Measured,
+    task: Task,
+    target: Target,
+    threads: int,
+    seed: int = 0,
+    estimate: float | None = None,
+) -> Record:
+    """What to store about a trial that has just ended, of which so many seconds were expected."""
     candidate = measured.candidate
     return Record(
         workload_of(task), target, threads, candidate.sketch, candidate.holes, measured.outcome,
         measured.samples, candidate.trace, measured.message, measured.build_ms,
         measured.code_bytes, measured.checked, seed, at=time.time(),
+        estimate=estimate,
     )  # fmt: skip

@@ -24,11 +24,15 @@ from whet.tune.roofline import roofline_seconds
 from whet.tune.scheduler import Progress
 from whet.tune.space import Row, Space, make_space
 from whet.tune.timing import FAILED, Timing
+from whet.tune.transfer import transferred
 
 FINALISTS = 4
 """How many of the best are measured again before one is chosen."""
 NEAR = 1.05
 """Times within this factor of the best may be the best but for noise."""
+
+TRANSFERRED = 4
+"""How many schedules of similar tasks a search starts with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +88,16 @@ class TaskSearch:
             self.task.operations, self.task.class_key, choice.nanoseconds * 1e-9
         )
         self._resume()
+        if not self.known:
+            self.seeds += self._transferred(first)
+
+    def _transferred(self, first: Row | None) -> list[Row]:
+        """What trials of similar tasks suggest."""
+        tools = self.tools
+        donors = tools.database.class_records(
+            self.task.class_key, tools.target, tools.threads, without=self.task.key
+        )
+        return [p.row for p in transferred(self.space, donors, first)[:TRANSFERRED]]
 
     def _resume(self) -> None:
         """Take up what earlier runs measured."""
@@ -128,14 +142,15 @@ class TaskSearch:
         tools = self.tools
         candidates = [self.space.candidate(r) for r in rows]
         measured = tools.measurer.measure(self.task, candidates, tools.threads, tools.target)
-        numbers = tools.database.add([self._record(m) for m in measured])
+        numbers = tools.database.add([self._record(m, r) for m, r in zip(measured, rows)])
         for row, m, number in zip(rows, measured, numbers):
             self._note(row, m.samples if m.ok else (), number)
             self.outcomes[m.outcome.value] = self.outcomes.get(m.outcome.value, 0) + 1
 
-    def _record(self, measured: Measured) -> Record:
+    def _record(self, measured: Measured, row: Row) -> Record:
         t = self.tools
-        return record_of(measured, self.task, t.target, t.threads, t.seed)
+        expected = self.space.cost(row) * 1e-9
+        return record_of(measured, self.task, t.target, t.threads, t.seed, expected)
 
     @property
     def has_winner(self) -> bool:
