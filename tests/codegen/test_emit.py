@@ -11,6 +11,7 @@ import pytest
 
 from tests.codegen.running import run_native
 from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
+from whet.core.errors import NoCodeError
 from whet.core.types import Array
 from whet.ir.expr import Var, as_expr, call, cast, const, reinterpret, select
 from whet.ir.program import (
@@ -52,6 +53,24 @@ def test_kinds_of_loops(kind: str) -> None:
 
 def test_vector_loops_gather_and_scatter() -> None:
     check(each(Store(y, (as_expr(11) - i,), x[i * 5 % 12]), kind="vector"))
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize(("step", "count"), [(1, 12), (1, 5), (2, 6), (2, 3)])
+def test_only_the_first_lanes_count(step: int, count: int, checked: bool) -> None:
+    """Sixteen lanes over twelve elements: the others neither read nor write."""
+    value = select(i < count, x[i * step], const(7.0, f32)) + 1.0
+    zero = Loop(i, as_expr(12), (Store(y, (i,), const(0.0, f32)),), "vector")
+    some = Loop(i, as_expr(16), (If(i < 12, (Store(y, (i,), value),)),), "vector")
+    program = Program("kernel", (x,), (y,), (zero, some))
+    (got,) = run_native(program, [X], checked=checked)
+    np.testing.assert_array_equal(got, run(program, (X,))[0])
+
+
+def test_lanes_that_count_are_neighbours() -> None:
+    apart = Loop(i, as_expr(16), (If(i < 4, (Store(y, (i * 3,), x[0]),)),), "vector")
+    with pytest.raises(NoCodeError, match="not neighbours"):
+        run_native(Program("kernel", (x,), (y,), (apart,)), [X])
 
 
 def test_else_is_decided_before_then_runs() -> None:

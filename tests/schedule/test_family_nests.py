@@ -9,7 +9,7 @@ from tests.schedule.small_tasks import TASKS, make_task
 from tests.schedule.windows import Windows
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS
-from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.nests import MARKS, Described, Statement, program_nests
 from whet.schedule.sketch import SKETCHES
@@ -49,7 +49,23 @@ def transposition(m: int = 20, n: int = 24, _: int = 0) -> Task:
     return make_task(compute((n, m), lambda j, i: x[i, j], "y"))
 
 
+def sliding(stride: int, width: int) -> Task:
+    """A window down and across, channels first and without a border in memory."""
+    x, w = placeholder((3, 9, width), f32, "x"), placeholder((3, 3, 3), f32, "w")
+    p, q = reduce_axis(3, "p"), reduce_axis(3, "q")
+    return make_task(
+        compute(
+            (3, -(-9 // stride), -(-width // stride)),
+            lambda c, i, j: max_(
+                guarded_read(x, (c, i * stride + p - 1, j * stride + q - 1), 0) * w[c, p, q], p, q
+            ),
+            "y",
+        )
+    )
+
+
 CASES = {
+    "sliding": (sliding(1, 20), sliding(2, 50), sliding(1, 200), sliding(2, 9)),
     **{name: (make(9, 20, 11),) for name, make in TASKS.items()},
     "batched": (batched(), batched(2, 13, 40)),
     "transposition": (transposition(), transposition(17, 33)),

@@ -19,6 +19,9 @@ from whet.schedule import (
     spatial,
     spatial_model,
     spatial_nest,
+    staged,
+    staged_model,
+    staged_nest,
     transposed,
     transposed_nest,
     winograd,
@@ -107,6 +110,17 @@ GROUPS = add_sketch(
         spatial_model.spatial_costs,
         spatial.lower_spatial,
         spatial_nest.spatial_nests,
+    )
+)
+STAGED = add_sketch(
+    Family(
+        "staged",
+        staged.find_staged,
+        staged.StagedTiling,
+        staged_model.staged_holes,
+        staged_model.staged_costs,
+        staged.lower_staged,
+        staged_nest.staged_nests,
     )
 )
 ROWS = add_sketch(

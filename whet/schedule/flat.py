@@ -60,9 +60,15 @@ def flatten_stage(stage: Compute, task: Task, *, whole_groups: bool = False) -> 
 @lru_cache(maxsize=16)  # every sketch asks for the stage of the same task
 def unmerged_stage(stage: Compute, task: Task) -> FlatStage:
     """The stage over flat memory with the axes it has, ordered by output stride."""
+    return stage_over_memory(stage, stage.body, task)
+
+
+def stage_over_memory(stage: Compute, body: Expr, task: Task) -> FlatStage:
+    """The stage with this body instead of its own, over flat memory."""
     output = task.buffers[stage]
     unit: dict[Expr, Expr] = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
-    body = _drop_unit_axes(substitute(flatten_accesses(stage, task), unit))
+    changed = Compute(stage.name, stage.axes, body)
+    body = _drop_unit_axes(substitute(flatten_accesses(changed, task), unit))
     address = substitute(address_form(output, stage.axes).expr(), unit)
     form = affine(address)
     axes = sorted((a for a in stage.axes if a.extent > 1), key=lambda a: -form.coefficient(a))

@@ -3,7 +3,7 @@
 A contraction wants its output contiguous along the axis that only one factor has and its
 other operand along the reduced axis; for convolutions that is channels last.  Wishes spread
 through element-wise and windowed nodes.  The caller's arrays are row-major; they are converted
-at the model's edges.
+at the model's edges, unless a window slides along their rows and nothing else is wanted of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from whet.tasks.structure import (
     zero_border,
 )
 from whet.tasks.task import Border
+from whet.tasks.windows import slides_along_rows
 
 WIDE = 16
 """Elements that fill the widest vectors there are."""
@@ -86,7 +87,24 @@ def choose_layouts(graph: Graph) -> Layouts:
         for v, a in inner.items()
         if not isinstance(v, Constant) and not _is_row_major(v.tensor_type.shape, a)
     }
+    for given in graph.inputs:
+        if given in border and given not in changed and _gets_a_border_later(graph, found, given):
+            del border[given]
     return Layouts(changed, border)
+
+
+def _gets_a_border_later(
+    graph: Graph, found: Mapping[Node, Structure | None], given: Value
+) -> bool:
+    """True for an input whose one reader copies rows anyway and adds their border then.
+
+    A border around the caller's array would take a pass over memory that does nothing else.
+    """
+    readers = [node for node in graph.nodes for v in node.inputs if v is given]
+    if len(readers) != 1 or given in graph.outputs:
+        return False
+    s = found[readers[0]]
+    return s is not None and len(s.computes) == 1 and slides_along_rows(s.computes[0])
 
 
 def _worth_converting(

@@ -156,6 +156,10 @@ class _StatementWriter:
         if isinstance(condition, Const):
             self.block(then if condition.value else other)
             return
+        count = self.values.first_lanes(condition)
+        if count is not None and not other:
+            self.in_first_lanes(then, count)
+            return
         decided = self.values.evaluate(condition)
         require_code(not decided.lanes, "a branch that depends on the lane of a vector")
         # Negated before either side runs, because `then` may change what the condition reads.
@@ -163,6 +167,13 @@ class _StatementWriter:
         self.branch(decided, then)
         if negated is not None:
             self.branch(negated, other)
+
+    def in_first_lanes(self, body: Sequence[Stmt], count: int) -> None:
+        """Stores that take place in the first lanes of the vector loop around."""
+        for stmt in body:
+            require_code(isinstance(stmt, Store), "a branch that depends on the lane of a vector")
+            assert isinstance(stmt, Store)
+            self.values.store_first(stmt.buffer, stmt.indices, stmt.value, count)
 
     def branch(self, decided: Operand, body: Sequence[Stmt]) -> None:
         self.function.open_branch()

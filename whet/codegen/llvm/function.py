@@ -77,10 +77,15 @@ class FunctionWriter:
     def intrinsic(self, name: str, *args: Operand, flags: str = "") -> Operand:
         """`llvm.NAME.vNfM` on operands of one type."""
         first = args[0]
-        bits = f"{'f' if first.dtype.is_float else 'i'}{first.dtype.bits}"
-        bits = "bf16" if first.dtype.name == "bf16" else bits
-        suffix = f"v{first.lanes}{bits}" if first.lanes else bits
+        suffix = self.type_suffix(first.dtype, first.lanes)
         return self.call(f"llvm.{name}.{suffix}", first.dtype, first.lanes, *args, flags=flags)
+
+    @staticmethod
+    def type_suffix(dtype: DType, lanes: int) -> str:
+        """How the name of an intrinsic says its type: f32, v8f32, v4i64."""
+        bits = f"{'f' if dtype.is_float else 'i'}{dtype.bits}"
+        bits = "bf16" if dtype.name == "bf16" else bits
+        return f"v{lanes}{bits}" if lanes else bits
 
     def binary(self, opcode: str, a: Operand, b: Operand) -> Operand:
         a, b = self.match_lanes(a, b)

@@ -2,7 +2,8 @@
 
 Inside a vector loop an expression that depends on the loop's variable becomes a vector.  A
 read whose address moves by one element per lane is a vector load, by none a scalar load that
-is broadcast, and anything else is gathered lane by lane.
+is broadcast, and anything else is gathered lane by lane.  Where only the first lanes count
+(`lane < 7`), memory is read and written under a mask and the others are left alone.
 """
 
 from __future__ import annotations
@@ -94,6 +95,11 @@ class ValueWriter(IndexWriter):
         if low == high:
             return self.f.splat(self.load_at(buffer, forms[0], 0), lanes)
         size = min(high - low + 1, lanes)
+        even = low - low % 2
+        pair = lanes < high - low and high < even + 2 * lanes
+        if pair and self.holds(buffer, forms[0].terms, even, 2 * lanes):
+            # Pairs of vectors from which even and odd elements are picked are read once.
+            low, high = even, even + 2 * lanes - 1
         first = self.load_at(buffer, Affine(forms[0].terms, low), size)
         # The second read ends at the last element that is wanted, never behind it.
         begin = high - size + 1
@@ -102,6 +108,15 @@ class ValueWriter(IndexWriter):
         mask = ", ".join(f"i32 {n}" for n in picks)
         text = f"shufflevector {first}, {second}, <{lanes} x i32> <{mask}>"
         return self.f.emit(text, buffer.dtype, lanes)
+
+    def holds(
+        self, buffer: Buffer, terms: tuple[tuple[Expr, int], ...], start: int, size: int
+    ) -> bool:
+        """True when so many elements from an address on are surely inside of the buffer."""
+        if buffer.shape != (buffer.type.size,) or buffer.offset:
+            return False
+        bounds = interval(Affine(terms, start).expr(), self.extents)
+        return bounds is not None and bounds[0] >= 0 and bounds[1] + size <= buffer.shape[0]
 
     def report_outside(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
         """Tell the caller when an index that comes from memory is outside the buffer."""
@@ -204,6 +219,74 @@ class ValueWriter(IndexWriter):
         else:
             self.f.line(f"store {value}, ptr {pointer}, align {buffer.dtype.itemsize}")
 
+    # ------------------------------------------------------------------------------- masks
+    def first_lanes(self, condition: Expr) -> int | None:
+        """n for the condition `lane < n` on the lanes of the vector loop around."""
+        match condition:
+            case Binary(op="lt", left=left, right=Const(value=count)):
+                return int(count) if left is self.lane_var else None
+        return None
+
+    def masked_load(self, read: Read, other: Const, count: int) -> Operand | None:
+        """The first lanes from neighbouring elements, the others a constant; memory behind
+        the last one that counts is not touched.  None if elements are further than two apart."""
+        buffer = read.tensor
+        if not isinstance(buffer, Buffer) or buffer.scope == "register" or self.limits is not None:
+            return None
+        if buffer.dtype is bool_ or not all(map(self.is_index, read.indices)):
+            return None
+        step, rest = self.per_lane(self.address_form(buffer, read.indices))
+        if rest is None or step not in (1, 2):
+            return None
+        parts = []
+        for part in range(step):
+            # Elements that no lane takes are left out, so that they read as the constant.
+            inside = (count - 1) * step + 1 - part * self.lanes
+            at = Affine(rest.terms, rest.constant + part * self.lanes)
+            parts.append(self.load_first(buffer, at, other, min(inside, self.lanes)))
+        if step == 1:
+            return parts[0]
+        picks = ", ".join(f"i32 {n * step}" for n in range(self.lanes))
+        text = f"shufflevector {parts[0]}, {parts[1]}, <{self.lanes} x i32> <{picks}>"
+        return self.f.emit(text, buffer.dtype, self.lanes)
+
+    def load_first(self, buffer: Buffer, at: Affine, other: Const, count: int) -> Operand:
+        """That many neighbouring elements, and a constant in the other lanes."""
+        fill = literal(other.value, buffer.dtype, self.lanes)
+        if count <= 0:
+            return fill
+        vector = llvm_type(buffer.dtype, self.lanes)
+        pointer = self.pointer(buffer, at, self.here)
+        name = f"llvm.masked.load.{self.f.type_suffix(buffer.dtype, self.lanes)}.p0"
+        mask = self.mask(count)
+        self.f.module.declare(name, vector, "ptr", "i32", mask.type, vector)
+        text = f"ptr {pointer}, i32 {buffer.dtype.itemsize}, {mask}, {fill}"
+        return self.f.emit(f"call {vector} @{name}({text})", buffer.dtype, self.lanes)
+
+    def store_first(self, buffer: Buffer, indices: Sequence[Expr], value: Expr, count: int) -> None:
+        """A store that takes place in the first lanes only."""
+        require_code(buffer.scope == "memory" and buffer.dtype is not bool_,
+                     f"some lanes of {buffer.type} in {buffer.scope}")  # fmt: skip
+        step, rest = self.per_lane(self.address_form(buffer, indices))
+        require_code(rest is not None and step == 1 and all(map(self.is_index, indices)),
+                     f"some lanes of '{buffer.name}' that are not neighbours")  # fmt: skip
+        assert rest is not None
+        stored = self.f.splat(self.evaluate(value), self.lanes)
+        if self.limits is not None:
+            for lane in range(count):
+                self.check(buffer, self.in_lane(indices, lane))
+        pointer = self.pointer(buffer, rest, self.here)
+        name = f"llvm.masked.store.{self.f.type_suffix(buffer.dtype, self.lanes)}.p0"
+        mask = self.mask(count)
+        self.f.module.declare(name, "void", stored.type, "ptr", "i32", mask.type)
+        size = buffer.dtype.itemsize
+        self.f.line(f"call void @{name}({stored}, ptr {pointer}, i32 {size}, {mask})")
+        self.forget(buffer)
+
+    def mask(self, count: int) -> Operand:
+        flags = ", ".join(f"i1 {str(n < count).lower()}" for n in range(self.lanes))
+        return Operand(f"<{flags}>", bool_, self.lanes)
+
     def prefetch(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
         """Ask for the line of an element, to lie in the second cache when it is needed."""
         pointer = self.pointer(buffer, self.address_form(buffer, indices), self.here)
@@ -264,6 +347,11 @@ class ValueWriter(IndexWriter):
             case Binary():
                 return self.infix(e)
             case Select(condition=condition, then=then, other=other):
+                count = self.first_lanes(condition)
+                if count is not None and isinstance(then, Read) and isinstance(other, Const):
+                    masked = self.masked_load(then, other, count)
+                    if masked is not None:
+                        return masked
                 chosen = self.value(condition)
                 return self.f.choose(
                     chosen, self.under_condition(then), self.under_condition(other)

@@ -1,0 +1,157 @@
+"""Windows over a copy of the rows they need: any step, dilation, border and width."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings, strategies as st
+
+from tests.schedule.small_tasks import arrays_for, check_native, expected, make_task
+from whet.core.dtypes import DType, f32, f64
+from whet.core.target import PRESETS, Target, detect
+from whet.ir.expr import call
+from whet.ir.program import run
+from whet.ir.tensor import (
+    Compute,
+    compute,
+    guarded_read,
+    max_,
+    placeholder,
+    reduce_axis,
+    sum_,
+)
+from whet.ops.conv import Conv
+from whet.schedule.default import default_choice
+from whet.schedule.staged import Staged, StagedTiling, find_staged, lower_staged
+from whet.schedule.staged_model import staged_costs, staged_holes
+from whet.tasks.task import Task
+
+HOST = detect()
+EDGES = st.tuples(st.integers(0, 3), st.integers(0, 3))
+
+
+def depthwise(
+    channels: int, size: tuple[int, int], kernel: int, stride: int, dilation: int, pad: int
+) -> Task:
+    """A depthwise convolution with bias and relu, channels first."""
+    x = placeholder((2, channels, *size), f32, "x")
+    w = placeholder((channels, 1, kernel, kernel), f32, "w")
+    b = placeholder((channels,), f32, "b")
+    plain = Conv((stride, stride), (pad,) * 4, (dilation, dilation), channels).compute(x, w)
+    value = call("max", plain.body + b[plain.axes[1]], 0.0)
+    return make_task(Compute("y", plain.axes, value), constants=[w])
+
+
+def pool(shape: tuple[int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int],
+         dtype: DType = f32) -> Task:  # fmt: skip
+    """The largest element of every window, with other steps down than across."""
+    x, p, q = placeholder((3, *shape), dtype, "x"), reduce_axis(kernel[0], "p"), reduce_axis(
+        kernel[1], "q"
+    )  # fmt: skip
+    high = (shape[0] + pad[0] - kernel[0]) // 3 + 1
+    wide = (shape[1] + pad[1] - kernel[1]) // stride + 1
+    return make_task(
+        compute(
+            (3, high, wide),
+            lambda c, i, j: max_(
+                guarded_read(x, (c, 3 * i + p - pad[0], stride * j + q - pad[1]), float("-inf")),
+                p,
+                q,
+            ),
+            "y",
+        )
+    )
+
+
+def some_candidates(form: Staged, target: Target, seed: int, count: int) -> list[StagedTiling]:
+    holes = staged_holes(form, target, 2)
+    size = len(holes["px"])
+    assert size
+    assert (staged_costs(form, target, 2, holes) > 0).all()
+    rows = np.random.default_rng(seed).integers(0, size, count)
+    return [StagedTiling(**{n: int(c[row]) for n, c in holes.items()}) for row in rows]
+
+
+@given(
+    st.tuples(st.integers(1, 20), st.integers(2, 40)),
+    st.sampled_from([2, 3, 5]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 1, 2]),
+    st.integers(0, 4),
+    st.integers(0, 1000),
+)
+@settings(max_examples=40, deadline=None)
+def test_convolutions(
+    size: tuple[int, int], kernel: int, stride: int, dilation: int, pad: int, seed: int
+) -> None:
+    assume(min(size) + 2 * pad > (kernel - 1) * dilation)
+    task = depthwise(2, size, kernel, stride, dilation, pad)
+    form = find_staged(task)
+    assume(form is not None)
+    assert form is not None
+    for tiling in some_candidates(form, HOST, seed, 1):
+        check_native(lower_staged(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+@given(
+    st.tuples(st.integers(3, 12), st.integers(4, 40)),
+    st.tuples(st.integers(2, 3), st.integers(2, 4)),
+    st.sampled_from([1, 2]),
+    EDGES,
+    st.sampled_from([f32, f64]),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_is_outside_need_not_be_zero(
+    shape: tuple[int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int], dtype: DType
+) -> None:
+    task = pool(shape, kernel, stride, pad, dtype)
+    form = find_staged(task)
+    assume(form is not None)
+    assert form is not None
+    for tiling in some_candidates(form, HOST, 0, 1):
+        check_native(lower_staged(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+@pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.name)
+def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
+    """By definition, since the machine may be another one."""
+    task = depthwise(1, (4, 7), 3, 2, 1, 1)
+    form = find_staged(task)
+    assert form is not None
+    for tiling in some_candidates(form, target, 3, 2):
+        kernel = lower_staged(form, tiling, "k")
+        arrays = arrays_for(task)
+        flat = {t: arrays[t].reshape(-1) for t in task.inputs}
+        (found,) = run(kernel.program, [flat[a] for a in kernel.arguments])
+        (want,) = expected(task, arrays)
+        np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_without_a_window_down() -> None:
+    x, q = placeholder((5, 19), f32, "x"), reduce_axis(3, "q")
+    task = make_task(
+        compute((5, 19), lambda i, j: sum_(guarded_read(x, (i, j + q - 1), 0), q), "y")
+    )
+    form = find_staged(task)
+    assert form is not None
+    assert form.rows is None
+    for tiling in some_candidates(form, HOST, 0, 3):
+        check_native(lower_staged(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+def test_what_is_no_window() -> None:
+    x, w, c, q = (placeholder((4, 9), f32, "x"), placeholder((4, 3), f32, "w"),
+                  reduce_axis(4, "c"), reduce_axis(3, "q"))  # fmt: skip
+    dense = compute((9,), lambda j: sum_(guarded_read(x, (c, j + q - 1), 0) * w[c, q], c, q), "y")
+    twice = compute((4, 9), lambda i, j: sum_(guarded_read(x, (i, j + q - 1), 0), q) + x[i, j], "y")
+    wide = compute((4, 2), lambda i, j: sum_(x[i, 3 * j + q], q), "y")
+    for stage in (dense, twice, wide):
+        assert find_staged(make_task(stage, constants=[w])) is None
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_an_image_without_a_border_is_copied_by_rows(stride: int) -> None:
+    task = depthwise(32, (56, 56), 3, stride, 1, 1)
+    choice = default_choice(task, PRESETS["x86-64-v4"], 1)
+    assert choice.sketch.name == "staged"
+    assert choice.holes["px"] > 1

@@ -1,0 +1,311 @@
+"""The staged sketch: a window that slides along contiguous rows, over a copy with a border.
+
+    parallel p over (outer axes, blocks of rows):
+      copy[rows, pitch] = the rows of the image that the block needs, zeros around them
+      for tile of rows in block: for panel of columns:
+        acc[px, nv, lanes] = identity
+        for q, p in window: acc[i, v, :] += copy[i + p, v * lanes + q ...] * w[c, p, q]
+        y[...] = epilogue(acc)
+
+The copy is small enough for the first cache, so that an image without a border in memory needs
+no pass of its own to get one, and reads of it need neither conditions nor care at the edges.
+With steps of two, even and odd columns are copied apart, and vectors of neighbouring results
+then read neighbouring elements.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from whet.ir.affine import free_symbols, substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, const, select
+from whet.ir.program import Allocate, Buffer, If, Loop, LoopKind, Program, Stmt, Store
+from whet.ir.tensor import subexpressions
+from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.flat import FlatStage, stage_over_memory
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
+from whet.schedule.spatial import Accumulator
+from whet.tasks.task import Task
+from whet.tasks.windows import Slide, Window, sliding_window
+
+FEW = 8
+"""Vectors of a row that are copied without a loop."""
+TOP = Var("top")
+"""The first row of the block."""
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """A stage whose window slides along the contiguous axis of image and result."""
+
+    task: Task
+    stage: FlatStage
+    window: Window
+    rows: Slide | None
+    columns: Slide
+    outer: tuple[Axis, ...]
+
+    @property
+    def height(self) -> int:
+        return 1 if self.rows is None else self.rows.axis.extent
+
+    @property
+    def width(self) -> int:
+        return self.columns.axis.extent
+
+    @cached_property
+    def border(self) -> int:
+        """The largest number of columns of a phase that are read beside the image."""
+        return self.columns.beside(self.image_width)
+
+    @cached_property
+    def unguarded(self) -> tuple[Expr, Reduce]:
+        """The body of the stage without the guard, and its reduction."""
+        changed: dict[Expr, Expr] = {self.window.place: self.window.read}
+        body = map_expr(self.task.outputs[0].body, changed.get)
+        (reduce,) = [e for e in subexpressions(body) if isinstance(e, Reduce)]
+        return body, reduce
+
+    @cached_property
+    def rows_reduced(self) -> frozenset[Expr]:
+        """The reduced axes along which the window is high."""
+        return frozenset() if self.rows is None else free_symbols(self.rows.tap)
+
+    @property
+    def image_width(self) -> int:
+        return self.window.read.tensor.shape[self.columns.dim]
+
+
+@dataclass(frozen=True)
+class StagedTiling:
+    """The holes: rows and vectors per tile, lanes, rows per block, blocks per parallel step."""
+
+    px: int
+    nv: int
+    lanes: int
+    rows: int
+    blocks_per_step: int
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where the copy of a block keeps its rows.
+
+    Phase f holds the columns f, f + step, ...  A row is followed by zeros up to the pitch, which
+    also serve as the border before the next row.
+    """
+
+    phases: int
+    rows: int
+    pitch: int
+    before: int
+    lanes: int
+
+    @property
+    def plane(self) -> int:
+        return self.before + self.rows * self.pitch
+
+    @property
+    def size(self) -> int:
+        """A vector may begin in the last column."""
+        return self.phases * self.plane + 2 * self.lanes
+
+
+def find_staged(task: Task) -> Staged | None:
+    """The task as a sliding window over contiguous rows, or None if it is something else."""
+    if len(task.outputs) != 1:
+        return None
+    (output,) = task.outputs
+    window = sliding_window(output)
+    image = task.buffers.get(window.read.tensor) if window is not None else None
+    if window is None or image is None:
+        return None
+    stage = stage_over_memory(output, output.body, task)
+    columns = window.along(stage.vector)
+    if columns is None or image.element_strides[columns.dim] != 1:
+        return None
+    rows = next((s for s in window.slides if s is not columns), None)
+    inner = {s.axis for s in window.slides}
+    outer = tuple(a for a in stage.axes if a not in inner)
+    return Staged(task, stage, window, rows, columns, outer)
+
+
+def copy_of(s: Staged, lanes: int, rows: int) -> Copy:
+    """The copy that a block of so many rows needs."""
+    step = s.columns.step
+    height = 1 if s.rows is None else (rows - 1) * s.rows.step + s.rows.high - s.rows.low + 1
+    wide = -(-s.image_width // step) + s.border
+    return Copy(step, height, -(-wide // lanes) * lanes, -(-s.border // lanes) * lanes, lanes)
+
+
+def width_of_phase(s: Staged, phase: int) -> int:
+    """How many columns of the image belong to a phase."""
+    return len(range(phase, s.image_width, s.columns.step))
+
+
+def lower_staged(s: Staged, t: StagedTiling, name: str) -> Kernel:
+    """The kernel of the window with the given tile sizes."""
+    copy = copy_of(s, t.lanes, t.rows)
+    blocks = -(-s.height // t.rows)
+    total = math.prod(a.extent for a in s.outer) * blocks
+    steps = -(-total // t.blocks_per_step)
+    p, n = Var("p"), Var("n")
+    number = within_count(p * t.blocks_per_step + n, total, exact=total % t.blocks_per_step == 0)
+    top = start_of(number % blocks, t.rows, s.height)
+    outer = split_index(number // blocks, s.outer)
+    memory = Buffer("copy", (copy.size,), s.window.read.dtype)
+    fill = _fill(s, copy, memory, outer, top)
+    block = (*fill, *_compute(s, t, copy, memory, {**outer, TOP: top}))
+    inner = Allocate(memory, (loop(n, t.blocks_per_step, *block),))
+    whole = (loop(p, steps, inner, kind="parallel"),)
+    inputs, arguments = arguments_of(s.task, whole, {})
+    return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
+
+
+def _fill(s: Staged, copy: Copy, memory: Buffer, outer: dict[Expr, Expr], top: Expr) -> list[Stmt]:
+    """Bring the rows of the image that the block at `top` needs, with zeros around them."""
+    r = Var("r")
+    start = copy.before + r * copy.pitch
+    before = [_outside(s, copy, memory, f * copy.plane, copy.before) for f in range(copy.phases)]
+    inside: list[Stmt] = []
+    for f in range(copy.phases):
+        inside += _copy_row(
+            s, copy, memory, outer, start + f * copy.plane, f, row_of_image(s, top, r)
+        )
+    if s.rows is None:
+        return [x for rows in before for x in rows] + [loop(r, 1, *inside)]
+    row = row_of_image(s, top, r)
+    height = s.window.read.tensor.shape[s.rows.dim]
+    checks: list[Expr] = []
+    if s.rows.low < 0:
+        checks.append(row >= 0)
+    if (s.height - 1) * s.rows.step + s.rows.high >= height:
+        checks.append(row < height)
+    body: tuple[Stmt, ...] = tuple(inside)
+    if checks:
+        condition = checks[0] if len(checks) == 1 else binary("and", *checks)
+        empty = [
+            x
+            for f in range(copy.phases)
+            for x in _outside(s, copy, memory, start + f * copy.plane, copy.pitch)
+        ]
+        body = (If(condition, body, tuple(empty)),)
+    return [x for rows in before for x in rows] + [loop(r, copy.rows, *body)]
+
+
+def row_of_image(s: Staged, top: Expr, r: Expr) -> Expr:
+    """The row of the image that is row r of the copy."""
+    return r if s.rows is None else top * s.rows.step + s.rows.low + r
+
+
+def _outside(s: Staged, copy: Copy, memory: Buffer, start: Expr | int, size: int) -> list[Stmt]:
+    """What stands outside of the image, over a whole number of vectors."""
+    b, lane = Var("b"), Var("lane")
+    fill = s.window.outside or const(0, memory.dtype)
+    vectors = size // copy.lanes
+    if not vectors:
+        return []
+    at = start + b * copy.lanes + lane
+    return [_vectors(b, vectors, lane, copy.lanes, Store(memory, (at,), fill))]
+
+
+def _vectors(b: Var, count: int, lane: Var, lanes: int, *body: Stmt) -> Loop:
+    kind: LoopKind = "unroll" if count <= FEW else "serial"
+    return loop(b, count, loop(lane, lanes, *body, kind="vector"), kind=kind)
+
+
+def _copy_row(
+    s: Staged,
+    copy: Copy,
+    memory: Buffer,
+    outer: dict[Expr, Expr],
+    start: Expr,
+    phase: int,
+    row: Expr,
+) -> list[Stmt]:
+    """The columns of one phase of a row, behind them what stands outside."""
+    step, lanes = s.columns.step, copy.lanes
+    width = width_of_phase(s, phase)
+    b, lane = Var("b"), Var("lane")
+    # The border comes first: where vectors overlap, the image is what counts.
+    covered = max(width, lanes) if width else 0
+    edge = -(-(copy.pitch - covered) // lanes) * lanes
+    statements = _outside(s, copy, memory, start + copy.pitch - edge, edge)
+    if not width:
+        return statements
+    column = (start_of(b, lanes, width) if width >= lanes else b * lanes) + lane
+    value = image_at(s, outer, row, column * step + phase)
+    if width < lanes:
+        value = select(lane < width, value, s.window.outside or const(0, memory.dtype))
+    copied = Store(memory, (start + column,), value)
+    return [*statements, _vectors(b, -(-width // lanes), lane, lanes, copied)]
+
+
+def image_at(s: Staged, outer: dict[Expr, Expr], row: Expr, column: Expr) -> Expr:
+    read = s.window.read
+    indices = list(read.indices)
+    indices[s.columns.dim] = column
+    if s.rows is not None:
+        indices[s.rows.dim] = row
+    where = dict(outer)
+    for axis in (a for i in indices for a in free_symbols(i) if isinstance(a, Axis)):
+        where.setdefault(axis, as_expr(0))  # of extent 1
+    buffer = s.task.buffers[read.tensor]
+    address = address_form(buffer, tuple(substitute(i, where) for i in indices))
+    return Read(flat_buffer(buffer), (address.expr(),))
+
+
+def _compute(
+    s: Staged, t: StagedTiling, copy: Copy, memory: Buffer, env: dict[Expr, Expr]
+) -> list[Stmt]:
+    """The results of the block, from its copy."""
+    width = t.nv * t.lanes
+    tiles, panels = -(-t.rows // t.px), -(-s.width // width)
+    io, jo, i, v, lane = Var("io"), Var("jo"), Var("i"), Var("v"), Var("lane")
+    where = dict(env)
+    start = start_of(jo, width, s.width) if s.width >= width else jo * width
+    where[s.columns.axis] = start + v * t.lanes + lane
+    if s.rows is not None:
+        where[s.rows.axis] = env[TOP] + start_of(io, t.px, t.rows) + i
+
+    def tile(*body: Stmt) -> Stmt:
+        lanes = loop(lane, t.lanes, *body, kind="vector")
+        return loop(i, t.px, loop(v, t.nv, lanes, kind="unroll"), kind="unroll")
+
+    body = over_copy(s, copy, memory).body
+    (reduce,) = [e for e in subexpressions(body) if isinstance(e, Reduce)]
+    make = Accumulator(0, by_columns(s, reduce), (t.px, t.nv, t.lanes), (i, v, lane))
+    statements = make.statements(where, tile)
+    done: dict[Expr, Expr] = {reduce: make.result}
+    final = substitute(map_expr(body, done.get), where)
+    store: Stmt = Store(s.stage.target, (substitute(s.stage.address, where),), final)
+    if s.width < width:
+        store = If(lane < s.width, (store,))
+    nest: Stmt = loop(io, tiles, loop(jo, panels, *statements, tile(store)))
+    for register in make.registers:
+        nest = Allocate(register, (nest,))
+    return [nest]
+
+
+def by_columns(s: Staged, reduce: Reduce) -> Reduce:
+    """The reduction with its rows innermost: what neighbouring rows share is then used at once."""
+    axes = tuple(sorted(reduce.axes, key=lambda a: a in s.rows_reduced))
+    return Reduce(reduce.kind, axes, reduce.value)
+
+
+def over_copy(s: Staged, copy: Copy, memory: Buffer) -> FlatStage:
+    """The stage, reading the copy instead of the image."""
+    columns = s.columns
+    at: Expr = columns.axis + copy.before
+    if columns.step == 1:
+        at = at + columns.tap
+    else:
+        at = at + columns.tap // columns.step + columns.tap % columns.step * copy.plane
+    if s.rows is not None:
+        at = at + ((s.rows.axis - TOP) * s.rows.step + s.rows.tap - s.rows.low) * copy.pitch
+    change: dict[Expr, Expr] = {s.window.place: Read(memory, (at,))}
+    (output,) = s.task.outputs
+    return stage_over_memory(output, map_expr(output.body, change.get), s.task)

@@ -1,0 +1,134 @@
+"""What a staged window should cost, for a whole population at once.
+
+A block is its copy, bound by stores or by the shuffles that part even from odd columns, and its
+tiles, bound by multiply-adds, by loads from the first cache (most of which straddle two lines)
+or by dependency chains.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.ir.expr import Binary
+from whet.schedule.model import lanes_for
+from whet.schedule.rates import rates_of
+from whet.schedule.spatial import UNROLL_LIMIT
+from whet.schedule.staged import Staged, copy_of
+from whet.schedule.work import (
+    IN_FLIGHT,
+    elements,
+    halvings,
+    lane_step,
+    operations,
+    reads,
+    shared_out,
+    traffic_cycles,
+    with_weights,
+)
+
+TILE_CYCLES = 4.0
+"""Loops and addresses around a tile."""
+ROW_CYCLES = 2.0
+"""The condition and the addresses of a row that is copied."""
+STRADDLING = 1.6
+"""What a load of a whole line costs that begins inside of it, against one that does not."""
+STORE_SLOTS = 2.0
+"""Loads that take as long as one store."""
+PARTING_SLOTS = 1.0
+"""The same for what parts a vector's share of even from odd columns."""
+HIDDEN = 0.6
+"""How much of the shorter of copying and computing goes on while the longer one does."""
+CROWDED = 0.4
+"""How much slower it gets as the copy leaves less of the first cache to what streams through."""
+NAMES = ("px", "nv", "lanes", "rows", "blocks_per_step")
+
+
+def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
+    """Tiles that fit the registers, blocks whose copy stays in the first cache."""
+    bits = max(8, s.window.read.dtype.bits)
+    full = max(1, target.vector_bits // bits)
+    fitting = lanes_for(s.width, bits, target)
+    # One vector with idle lanes instead of two that overlap, or narrower ones that idle less.
+    widths = {fitting, max(1, fitting // 2), min(full, 2 * fitting)}
+    terms = elements(s.unguarded[1].axes)
+    outer = elements(s.outer)
+    found: list[tuple[int, ...]] = []
+    for lanes in sorted(w for w in widths if w >= s.border):
+        for px in (1, 2, 4, 6, 7, 8):
+            for nv in (1, 2):
+                kept = min(terms, 12)  # weights of the window that stay in registers
+                if px > s.height or (nv > 1 and nv * lanes > s.width):
+                    continue
+                if px * nv > 1 and px * nv * 2 + kept > target.vector_registers + 4:
+                    continue
+                for rows in halvings(s.height):
+                    copied = copy_of(s, lanes, rows).size * bits // 8
+                    if rows < px or (copied > target.l1d_bytes and rows > px):
+                        continue
+                    total = outer * -(-s.height // rows)
+                    shares = halvings(total) if threads > 1 else [total]
+                    found += [(px, nv, lanes, rows, share) for share in shares]
+    return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, 5).T))
+
+
+def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    blocks = elements(s.outer) * -(-s.height // holes["rows"])
+    steps = -(-blocks // holes["blocks_per_step"])
+    shape = np.stack([holes[n] for n in NAMES[:4]])
+    shapes, place = np.unique(shape, axis=1, return_inverse=True)
+    per_block = np.array([_block_cycles(s, target, *map(int, x)) for x in shapes.T])
+    count = steps * holes["blocks_per_step"]
+    moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
+    traffic = traffic_cycles(moving, target)
+    cycles = count * per_block[place.reshape(-1)]
+    cycles = np.maximum(cycles, traffic) + 0.1 * np.minimum(cycles, traffic)
+    weights = sum(t.type.nbytes for t in s.task.constants)
+    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
+
+
+def _block_cycles(s: Staged, target: Target, px: int, nv: int, lanes: int, rows: int) -> float:
+    width = nv * lanes
+    tiles = -(-rows // px) * -(-s.width // width)
+    copied = _copy_cycles(s, target, lanes, rows)
+    computed = tiles * _tile_cycles(s, target, px, nv, lanes)
+    share = copy_of(s, lanes, rows).size * s.window.read.dtype.itemsize / target.l1d_bytes
+    crowded = 1.0 + CROWDED * max(0.0, share - 0.25)
+    return crowded * (max(copied, computed) + (1 - HIDDEN) * min(copied, computed))
+
+
+def _copy_cycles(s: Staged, target: Target, lanes: int, rows: int) -> float:
+    rates, bits = rates_of(target), max(8, s.window.read.dtype.bits)
+    passes = float(rates.load_passes(np.asarray(lanes), bits))
+    copy = copy_of(s, lanes, rows)
+    vectors = copy.phases * copy.pitch // lanes
+    slots = vectors * passes * (STORE_SLOTS + (copy.phases - 1) * PARTING_SLOTS)
+    return copy.rows * (slots / rates.loads + ROW_CYCLES)
+
+
+def _tile_cycles(s: Staged, target: Target, px: int, nv: int, lanes: int) -> float:
+    rates, bits = rates_of(target), max(8, s.window.read.dtype.bits)
+    passes = float(rates.passes(np.asarray(lanes), bits))
+    load_passes = float(rates.load_passes(np.asarray(lanes), bits))
+    body, reduce = s.unguarded
+    terms = elements(reduce.axes)
+    down = 1 if s.rows is None else elements([a for a in reduce.axes if a in s.rows_reduced])
+    apart = 0 if s.rows is None else (px - 1) * s.rows.step
+    # Rows of the copy that no tap of another row touches are not read.
+    touched = min(px * down, apart + (1 if s.rows is None else s.rows.high - s.rows.low + 1))
+    straddling = 1 + (STRADDLING - 1) * min(1.0, lanes * bits / 512)
+    image = touched * terms // down if terms <= UNROLL_LIMIT else px * terms
+    loads = nv * image * load_passes * straddling
+    beside = [r for r in reads(body) if lane_step(r, s.columns.axis) != 0]
+    loads += px * nv * load_passes * (STORE_SLOTS + len(beside))
+    if terms > UNROLL_LIMIT:
+        loads += terms * (len(reads(reduce.value)) - 1)
+    product = isinstance(reduce.value, Binary) and reduce.value.op == "mul"
+    per_term = operations(reduce.value) + (0.0 if product and reduce.kind == "sum" else 1.0)
+    work = px * nv * passes * (terms * per_term + operations(body))
+    issue = max(work / rates.operations, loads / rates.loads)
+    # The next tile starts while the chains of this one end.
+    chain = rates.latency * terms / max(1.0, IN_FLIGHT / (work + loads))
+    return max(issue, chain) + TILE_CYCLES
