@@ -174,19 +174,25 @@ class Table:
 
         Nearest by the ranks of all other entries, relative to how many values there are.
         """
-        scale = np.array([1.0 / max(1, len(v) - 1) for v in self.values])
-        wanted, there = self.ranks(matrix) * scale, self.ranks(self.matrix) * scale
+        scale, linear, square = self._places
+        wanted = self.ranks(matrix) * scale
         weights = np.ones(wanted.shape)
         weights[np.arange(len(matrix)), holes] = KEPT
-        # The square of the distance, less what is the same for all rows of the table.
-        linear, square = 2.0 * there.T, (there**2).T
         nearest = np.zeros(len(matrix), np.int64)
-        block = max(1, BLOCK // len(there))
+        block = max(1, BLOCK // len(self.matrix))
         for start in range(0, len(matrix), block):
             part = slice(start, start + block)
+            # The square of the distance, less what is the same for all rows of the table.
             away = weights[part] @ square - (weights[part] * wanted[part]) @ linear
             nearest[part] = np.argmin(away, axis=1)
         return self.matrix[nearest]
+
+    @cached_property
+    def _places(self) -> tuple[Array, Array, Array]:
+        """The scale of ranks, the scaled ranks of a closed table's rows, twice, and squared."""
+        scale = np.array([1.0 / max(1, len(v) - 1) for v in self.values])
+        there = self.ranks(self.matrix) * scale
+        return scale, 2.0 * there.T, (there**2).T
 
     # ---------------------------------------------------------------------------------- one row
     def find(self, holes: Mapping[str, int]) -> int | None:

@@ -1,0 +1,363 @@
+"""Searches for schedules: how fast they think, how few trials they need, what each part brings.
+
+    python bench/search.py --only throughput                     half a minute
+    python bench/search.py --only efficiency --seconds 600       ten operators, five seeds
+    python bench/search.py --only ablation --seconds 480         a layer and a network
+
+Every candidate is measured once and kept in a database (--database): all policies see the same
+times, and a run that was stopped, by hand or by --seconds, goes on where it was.  `live` counts
+the trials that ran on the machine, `replayed` those that had run before.  The best time that any
+trial found is what shares refer to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from harness.replay import OutOfTime, Replay
+from harness.report import Goal, Report, number, say, settings_of
+from whet.api.tuning import weighted_tasks
+from whet.core.config import process_config
+from whet.core.target import Target, detect
+from whet.db.store import Database
+from whet.frontend.onnx import import_model
+from whet.graph.passes import optimize
+from whet.measure.measurer import Measurer
+from whet.tune.policies import POLICIES, Known, Policy
+from whet.tune.policies.chance import RandomSearch
+from whet.tune.policies.compose import ExploreThenDroplet
+from whet.tune.policies.draft import Draft
+from whet.tune.policies.evolution import Evolution, Habits
+from whet.tune.search import WeightedTask
+from whet.tune.space import Row, Space, make_space
+from whet.tune.timing import Timing
+from whet.tune.tuner import Tuner
+from zoo.convolutional import squeezenet
+from zoo.layers import ConvLayer, conv_model
+from zoo.operators import OPERATORS
+
+SECTIONS = ("throughput", "efficiency", "ablation")
+BRED = "evolution, nothing listed"
+"""Evolution that breeds even where it could score all candidates: 2048 rows, 4 generations."""
+ROUND = 8
+"""Trials between two proposals, as the tuner makes them."""
+LAST_LAYER = ConvLayer(7, 512, 512, 3)
+"""The last convolution of ResNet-50, on which Ansor's ablation runs (figure 7)."""
+TEMPLATES = frozenset({"spatial", "rows", "transposed"})
+"""The limited space: loops in the order of the output, without the tiles of contractions."""
+
+
+def arguments() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[1:]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    made.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    made.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(OPERATORS))
+    made.add_argument("--threads", type=int, default=2)
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--trials", type=int, default=104, help="trials of a search")
+    made.add_argument("--seconds", type=float, default=540.0, help="measuring time of a section")
+    made.add_argument("--database", type=Path, help="where trials are kept")
+    made.add_argument("--json", type=Path, metavar="OUT")
+    return made
+
+
+# -------------------------------------------------------------------------------- the subjects
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A task to search for."""
+
+    name: str
+    task: WeightedTask
+    space: Space
+
+
+def largest_task(name: str, model: object, target: Target, threads: int) -> Subject:
+    """The task of a model that does most of its work."""
+    tasks = tasks_of(model, target, threads)
+    task = max(tasks, key=lambda t: t.task.operations)
+    return Subject(name, task, make_space(task.task, target, threads))
+
+
+def tasks_of(model: object, target: Target, threads: int) -> list[WeightedTask]:
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(cast(onnx.ModelProto, model), path)
+        graph = optimize(import_model(str(path)).graph)
+    return weighted_tasks([graph], target, threads, "real")
+
+
+def limited(space: Space) -> Space:
+    return Space(space.task, tuple(t for t in space.tables if t.sketch in TEMPLATES))
+
+
+# -------------------------------------------------------------------------------------- races
+@dataclass(frozen=True)
+class Pool:
+    """Chance, over a fixed number of rows, so that the seeds share their trials."""
+
+    size: int
+
+    def propose(
+        self, space: Space, known: Known, count: int, rng: np.random.Generator
+    ) -> list[Row]:
+        rows = RandomSearch().propose(space, {}, self.size, np.random.default_rng(0))
+        fresh = [row for row in rows if row not in known]
+        return [fresh[n] for n in rng.permutation(len(fresh))[:count]]
+
+
+def race(
+    subject: Subject, policy: Policy, trials: int, seed: int, replay: Replay, where: Machine
+) -> list[float]:
+    """The best seconds after every trial."""
+    rng, space = np.random.default_rng(seed), subject.space
+    known: dict[Row, Timing] = {}
+    best: list[float] = []
+    while len(known) < trials:
+        rows = policy.propose(space, known, min(ROUND, trials - len(known)), rng)
+        if not rows:
+            break
+        candidates = [space.candidate(r) for r in rows]
+        for row, m in zip(
+            rows, replay.measure(subject.task.task, candidates, where.threads, where.target)
+        ):
+            known[row] = Timing(m.samples if m.ok else ())
+            best.append(min(best[-1] if best else float("inf"), float(known[row])))
+    return best
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is measured on."""
+
+    target: Target
+    threads: int
+
+
+def trials_to(best: Sequence[float], share: float, reference: float) -> float:
+    """Trials until that share of the reference's speed was reached; infinity for never."""
+    return next((n + 1.0 for n, s in enumerate(best) if s * share <= reference), float("inf"))
+
+
+def share_of(best: Sequence[float], reference: float) -> float:
+    return reference / best[-1] if best else 0.0
+
+
+# --------------------------------------------------------------------------------- throughput
+def throughput(report: Report, given: argparse.Namespace, where: Machine) -> None:
+    """Candidates scored per second and core, and the time of one proposal."""
+    lines, slowest = [], float("inf")
+    rounds: dict[str, float] = dict.fromkeys([*POLICIES, BRED], 0.0)
+    for name in given.operators:
+        subject = largest_task(name, OPERATORS[name](), where.target, where.threads)
+        scored, spent = 0, 0.0
+        for table in subject.space.tables:
+            assert table.offer is not None
+            population = {h: np.resize(column, 8192) for h, column in table.holes.items()}
+            start = time.process_time()
+            table.offer.price(population)
+            spent += time.process_time() - start
+            scored += 8192
+        slowest = min(slowest, scored / spent)
+        made = {**POLICIES, BRED: lambda: Evolution(habits=Habits(enumerable=0))}
+        for policy, make in made.items():
+            start = time.process_time()
+            make().propose(subject.space, {}, 64, np.random.default_rng(0))
+            rounds[policy] = max(rounds[policy], time.process_time() - start)
+        lines.append([name, str(subject.space.size), str(len(subject.space.tables)),
+                      number(scored / spent / 1e3)])  # fmt: skip
+        report.rows.append(
+            {"section": "throughput", "operator": name, "per_second": scored / spent}
+        )
+    header = ("operator", "candidates", "sketches", "thousands scored per second")
+    report.add_table("Analytic model, one core", header, lines)
+    shown = [[name, number(1e3 * seconds)] for name, seconds in rounds.items()]
+    report.add_table("A proposal of 64, the slowest operator", ("policy", "ms"), shown)
+    report.rows.append({"section": "throughput", "proposal_seconds": rounds})
+    report.goals += [
+        Goal("candidates scored per second and core, slowest operator", slowest, 1e5),
+        Goal("seconds of an evolutionary round", rounds[BRED], 1.0, at_least=False),
+    ]
+
+
+# ---------------------------------------------------------------------------------- efficiency
+def contestants(trials: int) -> dict[str, Callable[[], Policy]]:
+    """Who is compared: the default, without parts of it, and by chance."""
+    return {
+        "default": POLICIES["default"],
+        "evolution": POLICIES["evolution"],
+        "no droplet": Draft,
+        "random": lambda: Pool(trials + trials // 4),
+    }
+
+
+def efficiency(
+    report: Report, given: argparse.Namespace, where: Machine, replay: Replay
+) -> None:  # fmt: skip
+    """Trials to 90 % and 95 % of the best that is known, over operators and seeds."""
+    subjects = [
+        largest_task(n, OPERATORS[n](), where.target, where.threads) for n in given.operators
+    ]
+    policies = contestants(given.trials)
+    curves: dict[tuple[str, str], list[list[float]]] = {}
+    try:
+        for seed in range(given.seeds):
+            for subject in subjects:
+                for name, make in policies.items():
+                    found = race(subject, make(), given.trials, seed, replay, where)
+                    curves.setdefault((name, subject.name), []).append(found)
+                say(f"seed {seed}, {subject.name}: {replay.live} live trials")
+    except OutOfTime:
+        report.notes.append(f"efficiency: the time was up after {seed} of {given.seeds} seeds")
+    lines: dict[float, list[list[str]]] = {0.9: [], 0.95: []}
+    medians: dict[tuple[str, float], list[float]] = {}
+    for name in policies:
+        for share in lines:
+            row = [name]
+            for subject in subjects:
+                reference = replay.best(subject.task.task, where.target, where.threads)
+                found = [
+                    trials_to(c, share, reference) for c in curves.get((name, subject.name), [])
+                ]
+                median = statistics.median(found) if found else float("nan")
+                medians.setdefault((name, share), []).append(median)
+                row.append(shown_trials(median, given.trials))
+                report.rows.append({"section": "efficiency", "policy": name, "share": share,
+                                    "operator": subject.name, "trials": found})  # fmt: skip
+            row.append(shown_trials(statistics.median(medians[name, share]), given.trials))
+            lines[share].append(row)
+    header = ("policy", *(s.name for s in subjects), "median")
+    for share, rows in lines.items():
+        report.add_table(f"Trials to {share:.0%} of the best known", header, rows)
+    for share, bound in ((0.9, 32), (0.95, 100)):
+        found_median = statistics.median(medians["default", share])
+        what = f"median trials to {share:.0%} of the best known"
+        report.goals.append(Goal(what, found_median, bound, at_least=False))
+
+
+def shown_trials(trials: float, most: int) -> str:
+    return f"> {most}" if trials == float("inf") else number(trials)
+
+
+# ------------------------------------------------------------------------------------ ablation
+@dataclass(frozen=True)
+class Variant:
+    """The search with something taken away."""
+
+    policy: Callable[[], Policy] = POLICIES["default"]
+    limited: bool = False
+    scheduled: bool = True
+
+
+def variants(trials: int) -> dict[str, Variant]:
+    return {
+        "full": Variant(),
+        "no Droplet": Variant(POLICIES["verify"]),
+        "no learned model": Variant(lambda: ExploreThenDroplet(Draft())),
+        "no fine-tuning": Variant(Draft),
+        "no scheduler": Variant(scheduled=False),
+        "beam": Variant(POLICIES["beam"]),
+        "limited space": Variant(limited=True),
+        "random": Variant(lambda: Pool(trials + trials // 4)),
+    }
+
+
+def ablation(
+    report: Report, given: argparse.Namespace, where: Machine, replay: Replay
+) -> None:  # fmt: skip
+    """What is lost without each part, on the last layer of ResNet-50 and on SqueezeNet."""
+    layer = largest_task(str(LAST_LAYER), conv_model(LAST_LAYER), where.target, where.threads)
+    tasks = tasks_of(squeezenet(), where.target, where.threads)
+    trials = 12 * len(tasks)
+    curves: dict[str, list[list[float]]] = {}
+    networks: dict[str, float] = {}
+    try:
+        for name, variant in variants(given.trials).items():
+            space = limited(layer.space) if variant.limited else layer.space
+            one = Subject(layer.name, layer.task, space)
+            if variant.scheduled:
+                curves[name] = [
+                    race(one, variant.policy(), given.trials, seed, replay, where)
+                    for seed in range(given.seeds)
+                ]
+            networks[name] = network_seconds(tasks, variant, trials, replay, where)
+            say(f"{name}: {replay.live} live trials")
+    except OutOfTime:
+        report.notes.append(f"ablation: the time was up before '{name}' was done")
+    reference = replay.best(layer.task.task, where.target, where.threads)
+    lines = []
+    for name, seconds in networks.items():
+        shares = [share_of(c[: given.trials // 4], reference) for c in curves.get(name, [])]
+        ends = [share_of(c, reference) for c in curves.get(name, [])]
+        lines.append([name, _percent(shares), _percent(ends), number(1e3 * seconds),
+                      number(networks["full"] / seconds)])  # fmt: skip
+        report.rows.append({"section": "ablation", "variant": name, "quarter": shares,
+                            "end": ends, "network_seconds": seconds})  # fmt: skip
+    header = ("variant", f"layer, {given.trials // 4} trials", f"layer, {given.trials} trials",
+              f"SqueezeNet ms, {trials} trials", "speed by full")  # fmt: skip
+    report.add_table("Ablation", header, lines)
+    for worse in ("random", "limited space"):
+        if worse in networks:
+            what = f"speed of SqueezeNet with {worse}, by the full search's"
+            report.goals.append(Goal(what, networks["full"] / networks[worse], 1.0, at_least=False))
+
+
+def _percent(shares: Sequence[float]) -> str:
+    return f"{100 * statistics.median(shares):.0f} %" if shares else "-"
+
+
+def network_seconds(
+    tasks: Sequence[WeightedTask], variant: Variant, trials: int, replay: Replay, where: Machine
+) -> float:
+    """The sum of the tasks' best times after so many trials on all of them."""
+    with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "run.db") as records:
+        tuner = Tuner(
+            tasks, where.target, where.threads, records, cast(Measurer, replay),
+            policy=variant.policy, trials_per_round=ROUND,
+            sketches=(lambda n: n in TEMPLATES) if variant.limited else (lambda n: True),
+        )  # fmt: skip
+        done = rounds = 0
+        while done < trials:
+            turn = rounds % len(tasks)
+            chosen = tuner.scheduler.next(tuner.tools.rng) if variant.scheduled else turn
+            rounds += 1
+            if chosen is None or all(s.progress.exhausted for s in tuner.searches):
+                break
+            done += tuner.searches[chosen].round(min(ROUND, trials - done))
+        return sum(t.count * s.best_seconds for t, s in zip(tasks, tuner.searches))
+
+
+def main() -> None:
+    given = arguments().parse_args()
+    where = Machine(detect(), given.threads)
+    report = Report("Search", settings_of(given))
+    if "throughput" in given.only:
+        throughput(report, given, where)
+    path = given.database or process_config().cache.dir / "bench_search.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Database(path) as database, Measurer() as measurer:
+        for name, section in (("efficiency", efficiency), ("ablation", ablation)):
+            if name in given.only:
+                replay = Replay(database, measurer)
+                replay.limit(given.seconds)
+                section(report, given, where, replay)
+                report.notes.append(
+                    f"{name}: {replay.live} live trials, {replay.replayed} replayed"
+                )
+    report.finish(given.json)
+
+
+if __name__ == "__main__":
+    main()
