@@ -23,7 +23,8 @@ from whet.core.config import process_config
 from whet.core.target import find_target
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.contraction import find_contraction, lower_contraction
+from whet.schedule.contraction import find_contraction
+from whet.schedule.contraction_lowering import lower_contraction
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import best_tiling
 from whet.schedule.winograd import find_winograd, lower_winograd

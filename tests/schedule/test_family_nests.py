@@ -74,6 +74,7 @@ CASES = {
         Windows((9, 9), 6, 16, stride=2, border=False).task,
         Windows((6, 5), 16, 8, kernel=1, pad=0, batch=3).task,
     ),
+    "long_sums": (TASKS["matmul"](5, 20, 300), Windows((8, 8), 150, 16).task),
     "three_axes": (Windows((5, 6, 7), 16, 16).task,),
     "groups": (Windows((9, 9), 8, 8, groups=8).task, Windows((6, 6), 16, 16, groups=4).task),
 }

@@ -1,6 +1,6 @@
 """The loop nests of contractions, for a whole population at once.
 
-    copy     panels[...] = b                  where b is copied at run time
+    copy     panels[...] = b                  where b is copied at run time, ahead or beside
     update   acc[i, v, :] += a * b
     finish   y[...] = epilogue(acc)
 
@@ -18,19 +18,21 @@ from whet.ir.expr import Expr, Read, as_expr
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
-from whet.schedule.contraction import Contraction
+from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction
 from whet.schedule.nest_arrays import (
     Level,
     Local,
     Moves,
     ceil_div,
     clipped,
+    cut_sums,
     describe,
     digits,
     start_at,
 )
 from whet.schedule.nests import Statement
 from whet.schedule.sketch import Population
+from whet.schedule.tile import cut_of
 
 
 def contraction_nests(
@@ -38,58 +40,72 @@ def contraction_nests(
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     count = len(holes["mr"])
-    packs = np.asarray(holes.get("pack", np.zeros(count, np.int64)))
+    nothing = np.zeros(count, np.int64)
+    pack, terms, way = (np.asarray(holes.get(n, nothing)) for n in ("pack", "terms", "pack_b"))
     wide = holes["nv"] * holes["lanes"] > c.columns
-    copies = np.asarray(holes.get("pack_b", np.zeros(count, np.int64))) != 0
-    panelled = np.full(count, c.b_is_constant or not c.b_is_contiguous) | copies | wide
+    ahead = (way == AHEAD) | (not c.b_is_contiguous) | wide
+    way = np.where(way == BESIDE, BESIDE, np.where(ahead, AHEAD, IN_PLACE))
+    way = np.full(count, AHEAD) if c.b_is_constant else way
+    kinds = np.stack([way, pack, terms], axis=1)
     found: list[Statement] = []
-    for pack in np.unique(packs):
-        for packed in np.unique(panelled):
-            rows = np.flatnonzero((packs == pack) & (panelled == packed))
-            if len(rows):
-                part = {name: column[rows] for name, column in holes.items()}
-                nest = _Nest(c, part, rows, packed=bool(packed), copied=bool(pack))
-                found += nest.statements()
+    for kind in np.unique(kinds, axis=0):
+        rows = np.flatnonzero((kinds == kind).all(axis=1))
+        part = {name: column[rows] for name, column in holes.items()}
+        found += _Nest(c, part, rows, *map(int, kind)).statements()
     return tuple(found)
 
 
 class _Nest:
-    """Candidates that have the same structure."""
+    """Candidates that have the same structure: what happens to b and a, how sums are cut."""
 
     def __init__(
-        self, c: Contraction, holes: Population, rows: Array, *, packed: bool, copied: bool
+        self, c: Contraction, holes: Population, rows: Array, way: int, pack: int, terms: int
     ) -> None:
-        self.c, self.rows, self.packed, self.copied = c, rows, packed, copied
+        self.c, self.rows, self.way, self.copied = c, rows, way, bool(pack)
+        self.cut = cut_of([k.extent for k in c.k_axes], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.tpb, self.ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
         self.unroll = holes.get("unroll", np.ones(len(rows), np.int64))
         self.width = self.nv * self.lanes
         self.tiles, self.panels = ceil_div(c.rows, self.mr), ceil_div(c.columns, self.width)
         self.acc = Buffer("acc", (1, 1, 1), c.a.dtype, scope="register")
-        self.store = Buffer("panels", (1,), c.b.dtype)
+        self.total = self.acc if self.cut is None else Buffer("total", (1, 1, 1), c.a.dtype)
+        self.store = Buffer("panel" if way == BESIDE else "panels", (1,), c.b.dtype)
+        # The first tile copies the panel while it reads it.
+        self.fused = way == BESIDE and c.b_is_contiguous and bool((self.width <= c.columns).all())
 
     def statements(self) -> list[Statement]:
         c = self.c
-        local: dict[Tensor, Local] = {self.acc: self._registers(), self.store: self._panels()}
+        places: dict[Tensor, Local] = {
+            self.acc: self._registers(), self.total: self._registers(), self.store: self._panels()
+        }  # fmt: skip
+        levels = [Level(f"k{n}", k.extent, "serial", {k: 1}, reduces=True)
+                  for n, k in enumerate(c.k_axes)]  # fmt: skip
+        reduced, local = cut_sums(levels, places, self.cut)
         at = Read(self.acc, (as_expr(0),) * 3)
-        b = Read(self.store, (c.vector,)) if self.packed else substitute(c.b, c.k_values)
+        in_panels = Read(self.store, (c.vector,))
+        b = substitute(c.b, c.k_values) if self.way == IN_PLACE else in_panels
         update = Store(self.acc, at.indices, at + c.a * b)
-        body = map_expr(c.stage.body, lambda e: at if e is c.reduce else None)
+        total = Read(self.total, at.indices)
+        body = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
         finish = Store(c.stage.target, (c.stage.address,), body)
         outer, inner = self._outer(), self._tile()
+        unrolled, local = self._unrolled(reduced, local)
         found = [
-            describe("update", update, [*outer, *self._reduced(), *inner], self.rows, local),
+            describe("update", update, [*outer, *unrolled, *inner], self.rows, local),
             describe("finish", finish, [*outer, *inner], self.rows, local),
         ]
         if self.copied:
             found.insert(0, self._row_copy(outer, local))
-        if self.packed and not c.b_is_constant:
+        if self.way == BESIDE:
+            found.insert(0, self._copy_beside(outer, unrolled if self.fused else levels, local))
+        elif self.way == AHEAD and not c.b_is_constant:
             found.insert(0, self._copy(local))
         return found
 
     # ---------------------------------------------------------------------------------- levels
     def _column(self, panel: Array | int) -> Moves:
-        if self.packed and bool((self.width > self.c.columns).all()):
+        if self.way != IN_PLACE and bool((self.width > self.c.columns).all()):
             return {}
         return {self.c.vector: start_at(panel, self.width, self.c.columns)}
 
@@ -102,7 +118,8 @@ class _Nest:
         panel = clipped(self.ppc, self.panels, self.ppc)
         number = clipped(self.tpb, self.tiles, self.tpb)
         jj = Level("jj", self.ppc, "serial", self._column(clipped(1, self.panels, self.ppc)))
-        io = Level("io", self.tpb, "serial", self._row(clipped(1, self.tiles, self.tpb)))
+        times = self.tpb - 1 if self.fused else self.tpb
+        io = Level("io", times, "serial", self._row(clipped(1, self.tiles, self.tpb)))
         return [
             Level("batch", c.batch, "parallel", digits(1, c.outer)),
             Level("block", blocks, "parallel", self._row(number)),
@@ -110,19 +127,32 @@ class _Nest:
             *((io, jj) if self.copied else (jj, io)),
         ]
 
-    def _reduced(self) -> list[Level]:
-        c = self.c
-        found = [Level(f"k{n}", k.extent, "serial", {k: 1}, reduces=True)
-                 for n, k in enumerate(c.k_axes)]  # fmt: skip
-        last = c.k_axes[-1]
-        times = np.where(last.extent % self.unroll == 0, self.unroll, 1)
-        if (times > 1).any():
-            name = found.pop().name
-            found += [
-                Level(name, last.extent // times, "serial", {last: times}, reduces=True),
-                Level(f"{name}u", times, "unroll", {last: 1}, reduces=True),
-            ]
-        return found
+    def _unrolled(
+        self, reduced: list[Level], local: dict[Tensor, Local]
+    ) -> tuple[list[Level], dict[Tensor, Local]]:
+        """The reduced levels with the innermost one unrolled where it is a multiple."""
+        *outer, last = reduced
+        k = self.c.k_axes[-1]
+        ragged = last.name.endswith("r") and k.extent % int(np.max(last.extent)) != 0
+        times = np.where(
+            (np.asarray(last.extent) % self.unroll == 0) & (not ragged), self.unroll, 1
+        )
+        if not (times > 1).any():
+            return reduced, local
+        inside = f"{last.name}u"
+        moved = {
+            tensor: Local(
+                {**x.strides, last.name: x.strides.get(last.name, 0) * times,
+                 inside: x.strides.get(last.name, 0)},
+                x.nbytes,
+            )
+            for tensor, x in local.items()
+        }  # fmt: skip
+        levels = [
+            Level(last.name, last.extent // times, "serial", {k: times}, reduces=True),
+            Level(inside, times, "unroll", {k: 1}, reduces=True),
+        ]
+        return [*outer, *levels], moved
 
     def _tile(self) -> list[Level]:
         c = self.c
@@ -142,12 +172,11 @@ class _Nest:
         c = self.c
         strides: dict[str, Array | int] = {"lane": 1, "v": self.lanes}
         step: Array = self.width
-        last = c.k_axes[-1]
-        times = np.where(last.extent % self.unroll == 0, self.unroll, 1)
-        strides[f"k{len(c.k_axes) - 1}u"] = step
         for n, k in reversed(list(enumerate(c.k_axes))):
-            strides[f"k{n}"] = step * (times if k is last else 1)
+            strides[f"k{n}"] = step
             step = step * k.extent
+        if self.way == BESIDE:
+            return Local(strides, step * c.b.dtype.itemsize)
         strides["jj"] = step * clipped(1, self.panels, self.ppc)
         strides["chunk"] = step * clipped(self.ppc, self.panels, self.ppc)
         strides["batch"] = step * self.panels
@@ -166,16 +195,17 @@ class _Nest:
             *(Level(f"k{n}", k.extent, "serial", {k: 1}) for n, k in enumerate(c.k_axes)),
             Level("lane", self.width, "vector", {c.vector: 1}),
         ]
-        plain = Local({**local[self.store].strides, **self._k_steps()}, local[self.store].nbytes)
-        return describe("copy", store, levels, self.rows, {self.store: plain})
+        return describe("copy", store, levels, self.rows, {self.store: self._panels()})
 
-    def _k_steps(self) -> dict[str, Array]:
-        step: Array = self.width
-        found = {}
-        for n, k in reversed(list(enumerate(self.c.k_axes))):
-            found[f"k{n}"] = step
-            step = step * k.extent
-        return found
+    def _copy_beside(
+        self, outer: list[Level], reduced: list[Level], local: dict[Tensor, Local]
+    ) -> Statement:
+        """One panel of b, before its tiles or by the first of them."""
+        c = self.c
+        store = Store(self.store, (c.vector,), substitute(c.b, c.k_values))
+        around = [level for level in outer if level.name != "io"]
+        vector = [level for level in self._tile() if level.name != "i"]
+        return describe("copy", store, [*around, *reduced, *vector], self.rows, local)
 
     def _row_copy(self, outer: list[Level], local: dict[Tensor, Local]) -> Statement:
         """The rows of a tile next to each other."""

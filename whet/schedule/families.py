@@ -11,6 +11,7 @@ from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule import (
     contraction,
+    contraction_lowering,
     contraction_nest,
     model,
     rows,
@@ -74,7 +75,7 @@ CONTRACTION = add_sketch(
         contraction.Tiling,
         model.contraction_holes,
         winograd_model.direct_costs,
-        contraction.lower_contraction,
+        contraction_lowering.lower_contraction,
         contraction_nest.contraction_nests,
     )
 )

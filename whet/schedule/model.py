@@ -11,12 +11,14 @@ import math
 
 import numpy as np
 
+from whet.core.dtypes import DType
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Read
+from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
-from whet.schedule.contraction import Contraction, Tiling
+from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
 from whet.schedule.rates import rates_of
 from whet.schedule.work import STEP_NS, fork_join_ns
 
@@ -26,6 +28,25 @@ NARROW = 1.5
 MOST_TILES_THAT_ASK = 64
 """Weights come from far away, and while several tiles use a panel the next one can arrive.  With
 more tiles than this the wait for a panel is too small a part to be worth the hints."""
+
+LONGEST_SUM = 128
+"""Terms of a running sum, at most: a question of precision, not of speed.
+
+The error of a sum of random terms grows like the square root of what it runs over.  From here on
+adding it to the total costs nothing that can be measured, and sums of thousands of terms are as
+precise as those of libraries that cut them for the sake of their caches.
+"""
+
+
+def longest_sum(depth: int, dtype: DType) -> int:
+    """Terms of a running sum: all of them where addition is exact or there are few."""
+    return LONGEST_SUM if dtype.is_float and depth > LONGEST_SUM else 0
+
+
+def sum_blocks(depth: int, holes: dict[str, Array]) -> Array:
+    """How many times a running sum is added to the total."""
+    terms = holes["terms"]
+    return np.where(terms > 0, np.ceil(depth / np.maximum(terms, 1)), 0)
 
 
 def lanes_for(columns: int, bits: int, target: Target) -> int:
@@ -53,7 +74,7 @@ def contraction_costs(
     # Broadcasts feed operations straight from memory where the set has that form.
     chains = rates.latency * np.ones_like(fma)
     cycle = np.maximum(np.maximum(fma, loads), chains)
-    per_tile = cycle * c.depth + 12 + mr * nv * passes * 2
+    per_tile = cycle * c.depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
     work = c.batch * blocks * tpb * chunks * ppc * per_tile
     # The panel is read once per tile: from L1 when it fits, else from further out.  The machine
     # foresees it, and most of the time that it takes does not show.
@@ -70,13 +91,25 @@ def contraction_costs(
     work = work * _conflict_factor(c, mr, target)
     work = work * np.where(vector_bits < target.vector_bits, NARROW, 1.0)
     if not c.b_is_constant:
-        copied = holes["pack_b"] if c.b_is_contiguous else np.ones_like(mr)
+        work = work + _copy_cycles(c, blocks, holes["pack_b"])
         # Read in place, every step of the loop touches another line and soon another page.
-        work = np.where(copied, work + c.batch * c.depth * c.columns * 0.5, work * 1.3)
+        work = np.where((holes["pack_b"] == IN_PLACE) & (tiles > 1), work * 1.1, work)
     steps = c.batch * blocks * chunks
     share = np.ceil(steps / threads) / (steps / threads)
     ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
     return ns + steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
+
+
+def _copy_cycles(c: Contraction, blocks: Array, pack_b: Array) -> Array:
+    """What it takes to bring b into panels.
+
+    Copied ahead, b goes out to where it came from and back again.  Copied beside, it does so
+    once per block of rows, and what is contiguous is copied while it is multiplied.
+    """
+    beside = blocks * (0.3 if c.b_is_contiguous else 0.45)
+    per_element = np.where(pack_b == AHEAD, 1.0, np.where(pack_b == BESIDE, beside, 0.0))
+    result: Array = c.batch * c.depth * c.columns * per_element
+    return result
 
 
 def _conflict_factor(c: Contraction, mr: Array, target: Target) -> Array:
@@ -114,7 +147,7 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     if lanes < c.columns < full:
         lanes *= 2  # one vector with idle lanes instead of two that overlap
     registers = target.vector_registers
-    copies = (0, 1) if c.b_is_contiguous and not c.b_is_constant else (0,)
+    terms = longest_sum(c.depth, c.reduce.dtype)
     rows: list[tuple[int, ...]] = []
     for mr in range(1, min(c.rows, 16) + 1):
         for nv in range(1, 7):
@@ -122,13 +155,28 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
             for tpb in _spread(tiles):
+                copies = _ways_to_copy(c, tpb, nv * lanes, target)
                 ask = int(c.b_is_constant and 1 < tpb <= MOST_TILES_THAT_ASK)
                 rows += [
-                    (mr, nv, lanes, tpb, ppc, pb, ask) for ppc in _spread(panels) for pb in copies
+                    (mr, nv, lanes, tpb, ppc, pb, ask, terms)
+                    for ppc in _spread(panels)
+                    for pb in copies
                 ]
     table = np.array(rows, dtype=np.int64).T
-    names = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk", "pack_b", "prefetch")
+    sizes = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk")
+    names = (*sizes, "pack_b", "prefetch", "terms")
     return dict(zip(names, table))
+
+
+def _ways_to_copy(c: Contraction, tiles: int, width: int, target: Target) -> list[int]:
+    """What may happen to b; a panel of its own is kept in half of the second cache."""
+    if c.b_is_constant:
+        return [IN_PLACE]
+    panel_bytes = c.depth * width * c.b.dtype.itemsize
+    fits = panel_bytes <= min(SCRATCH_LIMIT_BYTES, max(target.l2_bytes, target.l1d_bytes) // 2)
+    if not c.b_is_contiguous:
+        return [AHEAD, BESIDE] if fits else [AHEAD]
+    return [IN_PLACE, AHEAD, BESIDE] if fits and tiles > 1 else [IN_PLACE, AHEAD]
 
 
 def _spread(count: int) -> list[int]:

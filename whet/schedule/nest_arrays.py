@@ -83,6 +83,31 @@ def describe(
     )  # fmt: skip
 
 
+def cut_sums(
+    reduced: Sequence[Level], local: Mapping[Tensor, Local], cut: tuple[int, int] | None
+) -> tuple[list[Level], dict[Tensor, Local]]:
+    """The reduced levels and buffers when one level is cut into blocks (see `tile.cut_of`)."""
+    if cut is None:
+        return list(reduced), dict(local)
+    at, within = cut
+    level = reduced[at]
+    blocks = ceil_div(level.extent, within)
+    outer = {axis: step * within for axis, step in level.moves.items()}
+    parts = [
+        Level(f"{level.name}b", blocks, "serial", outer, reduces=True),
+        Level(f"{level.name}r", within, "serial", level.moves, reduces=True),
+    ]
+    moved = {
+        tensor: Local(
+            {**x.strides, f"{level.name}b": x.strides.get(level.name, 0) * within,
+             f"{level.name}r": x.strides.get(level.name, 0)},
+            x.nbytes,
+        )
+        for tensor, x in local.items()
+    }  # fmt: skip
+    return [*reduced[:at], *parts, *reduced[at + 1 :]], moved
+
+
 def _column(value: Array | int, count: int) -> Array:
     return np.broadcast_to(np.asarray(value, np.int64), (count,))
 

@@ -3,16 +3,31 @@
 acc[mr, nv, lanes] = 0
 for k...:  acc[i, v, :] += a[row i, k] * b[k, v, :]      (a broadcast, b a vector load)
 finish(acc)
+
+A long sum is made of blocks, because the bound on the rounding error of a running sum grows with
+its number of terms, that of sums of blocks with their length plus their number (Higham, Accuracy
+and Stability of Numerical Algorithms, section 4.2):
+
+total[mr, nv, lanes] = 0
+for block...:
+  acc[...] = 0
+  for k in block...:  acc[i, v, :] += a[row i, k] * b[k, v, :]
+  total[...] += acc[...]
+finish(total)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whet.ir.expr import Expr, Var, const
-from whet.ir.program import Allocate, Buffer, Stmt, Store, substitute_block
+from whet.ir.expr import Expr, Var, call, const
+from whet.ir.program import Allocate, Buffer, Loop, Stmt, Store, substitute_block
 from whet.schedule.nest import loop
+
+Loops = Sequence[tuple[Var, int]]
+"""Variables and extents of loops, outermost first."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +59,65 @@ class RegisterTile:
         self,
         a: Expr,
         b: Expr,
-        reduced: Sequence[tuple[Var, int]],
+        reduced: Loops,
         finish: Callable[[Expr], Stmt],
         unroll: int = 1,
         beside: Sequence[Stmt] = (),
+        terms: int = 0,
     ) -> Stmt:
         """The tile of sums of a * b over the reduced loops, outermost first.
 
         `finish` says what happens to each vector of the result; `beside` runs once in every
-        step of the innermost loop.
+        step of the innermost loop; no running sum has more than `terms` terms (0: any number).
         """
         acc = Buffer("acc", (self.mr, self.nv, self.lanes), a.dtype, scope="register")
         at = (self.i, self.v, self.lane)
         update = (*beside, self.each(Store(acc, at, acc[at] + a * b)))
-        for n, (var, extent) in enumerate(reversed(reduced)):
-            update = (repeated(var, extent, update, unroll if n == 0 else 1),)
         zero = self.each(Store(acc, at, const(0, acc.dtype)))
-        return Allocate(acc, (zero, *update, self.each(finish(acc[at]))))
+        cut = cut_of([extent for _, extent in reduced], terms)
+        if cut is None:
+            return Allocate(
+                acc, (zero, *nested(reduced, update, unroll), self.each(finish(acc[at])))
+            )
+        place, within = cut
+        (var, extent), inner = reduced[place], reduced[place + 1 :]
+        first, step = Var(f"{var.name}b"), Var(f"{var.name}r")
+        update = substitute_block(nested(inner, update, unroll), {var: first * within + step})
+        if extent % within:
+            count = call("min", const(within, var.dtype), extent - first * within)
+            one: Stmt = Loop(step, count, update)
+        else:
+            one = repeated(step, within, update, 1 if inner else unroll)
+        total = Buffer("total", acc.shape, acc.dtype)
+        added = self.each(Store(total, at, total[at] + acc[at]))
+        summed = Allocate(acc, (zero, one, added))
+        blocks = nested([*reduced[:place], (first, -(-extent // within))], (summed,))
+        none = self.each(Store(total, at, const(0, acc.dtype)))
+        return Allocate(total, (none, *blocks, self.each(finish(total[at]))))
+
+
+def nested(reduced: Loops, body: Sequence[Stmt], unroll: int = 1) -> tuple[Stmt, ...]:
+    """The statements inside all the loops, of which the innermost may be unrolled."""
+    made = tuple(body)
+    for n, (var, extent) in enumerate(reversed(reduced)):
+        made = (repeated(var, extent, made, unroll if n == 0 else 1),)
+    return made
+
+
+def cut_of(extents: Sequence[int], terms: int) -> tuple[int, int] | None:
+    """Which of the reduced loops is cut, and into blocks of what length; None if none is.
+
+    Those inside it together have few enough terms, and blocks are about equally long.
+
+        [3, 300] at 200 terms  ->  the second, 150          [40, 9] at 20 terms  ->  the first, 2
+    """
+    if not 0 < terms < math.prod(extents):
+        return None
+    at, inside = len(extents) - 1, 1
+    while inside * extents[at] <= terms:
+        inside *= extents[at]
+        at -= 1
+    return at, -(-extents[at] // -(-extents[at] // (terms // inside)))
 
 
 def repeated(var: Var, extent: int, body: Sequence[Stmt], unroll: int) -> Stmt:

@@ -94,7 +94,8 @@ class WinogradTiling:
     `m` outputs per tile and axis; the register tile of the products; `block` tiles that go
     through all three phases together and so stay in the cache (0: whole phases, one after the
     other); `panels_per_chunk` panels per parallel step of whole phases; `prefetch` asks for the
-    next panel of weights while the present one is used.
+    next panel of weights while the present one is used; `terms` is the length of a running sum of
+    the products, after which it is added to the total (0: all terms).
     """
 
     m: int
@@ -105,6 +106,7 @@ class WinogradTiling:
     panels_per_chunk: int = 1
     unroll: int = 1
     prefetch: int = 0
+    terms: int = 0
 
     @property
     def width(self) -> int:
@@ -412,6 +414,7 @@ class _Lowering:
             lambda value: Store(m, (xi, row_out * w.columns + column), value),
             t.unroll,
             hints,
+            t.terms,
         )
         nest = loop(io, -(-rows // tile.mr), nest)
         for axis, var in reversed(outer.items()):

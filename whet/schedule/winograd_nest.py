@@ -32,6 +32,7 @@ from whet.schedule.nest_arrays import (
     Moves,
     ceil_div,
     clipped,
+    cut_sums,
     describe,
     digits,
     product,
@@ -39,6 +40,7 @@ from whet.schedule.nest_arrays import (
 )
 from whet.schedule.nests import MARKS, Statement
 from whet.schedule.sketch import Population
+from whet.schedule.tile import cut_of
 from whet.schedule.transforms import TAPS, linear_plan, matrices
 from whet.schedule.winograd import Winograd, power_of_two_below
 
@@ -48,17 +50,21 @@ def winograd_nests(
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     found: list[Statement] = []
+    terms = np.asarray(holes.get("terms", np.zeros(len(holes["m"]), np.int64)))
     for m in map(int, np.unique(holes["m"])):
-        rows = np.flatnonzero(holes["m"] == m)
-        found += _Nest(w, m, {n: c[rows] for n, c in holes.items()}, rows).statements()
+        for most in map(int, np.unique(terms[holes["m"] == m])):
+            rows = np.flatnonzero((holes["m"] == m) & (terms == most))
+            part = {n: c[rows] for n, c in holes.items()}
+            found += _Nest(w, m, most, part, rows).statements()
     return tuple(found)
 
 
 class _Nest:
-    """Candidates with the same number of outputs per tile."""
+    """Candidates with the same number of outputs per tile and terms per running sum."""
 
-    def __init__(self, w: Winograd, m: int, holes: Population, rows: Array) -> None:
+    def __init__(self, w: Winograd, m: int, terms: int, holes: Population, rows: Array) -> None:
         self.w, self.m, self.rows = w, m, rows
+        self.cut = cut_of([k.extent for k in (*w.shifts.values(), *w.depth)], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.width = self.nv * self.lanes
         self.size, self.rank = m + TAPS - 1, len(w.pairs)
@@ -81,6 +87,7 @@ class _Nest:
         self.v, self.prod = Buffer("v", (1,), dtype), Buffer("m", (1,), dtype)
         self.u, self.acc = Buffer("u", (1,), dtype), Buffer("acc", (1,), dtype, scope="register")
         self.t = Buffer("t", (1,), dtype, scope="register")
+        self.total = self.acc if self.cut is None else Buffer("total", (1,), dtype)
 
     def statements(self) -> list[Statement]:
         return [self.input(), *self.products(), *self.output()]
@@ -214,11 +221,12 @@ class _Nest:
             Level("v", self.nv, "unroll"),
             Level("lane", self.lanes, "vector"),
         ]
-        local = self.product_places(rows, mr, panels, per_chunk, axes)
+        places = self.product_places(rows, mr, panels, per_chunk, axes)
+        reduced, local = cut_sums(reduced, places, self.cut)
         at = Read(self.acc, (as_expr(0),))
         left, right = Read(self.v, (as_expr(0),)), Read(self.u, (as_expr(0),))
         update = Store(self.acc, at.indices, at + left * right)
-        store = Store(self.prod, at.indices, at)
+        store = Store(self.prod, at.indices, Read(self.total, at.indices))
         return [
             describe("update", update, [*outer, *reduced, *tile], self.rows, local),
             describe("store", store, [*outer, *tile], self.rows, local),
@@ -256,11 +264,11 @@ class _Nest:
                     v[f"k{numbers[w.shifts[axis]]}"] = into
                 into, out = into * longer.extent, out * axis.extent
         size = self.v.dtype.itemsize
+        sums = Local({"i": self.width, "v": self.lanes, "lane": 1}, mr * self.width * size)
         return {
             self.v: Local(v, np.asarray(held_in["xi"]) * self.points * size),
             self.prod: Local(m, np.asarray(held_out["xi"]) * self.points * size),
             self.u: Local(u, step * panels * self.points * size),
-            self.acc: Local(
-                {"i": self.width, "v": self.lanes, "lane": 1}, mr * self.width * size
-            ),
-        }  # fmt: skip
+            self.acc: sums,
+            self.total: sums,
+        }

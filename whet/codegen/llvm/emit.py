@@ -24,6 +24,7 @@ from whet.codegen.llvm.support import require_code
 from whet.codegen.llvm.transpose import transpose_tile
 from whet.codegen.llvm.values import ValueWriter
 from whet.core.dtypes import bool_, i64
+from whet.ir.affine import interval
 from whet.ir.expr import Const, Expr, Var, const
 from whet.ir.program import (
     Allocate,
@@ -132,12 +133,13 @@ class _StatementWriter:
 
     def dynamic_loop(self, stmt: Loop) -> None:
         """A loop whose extent is known at run time; it may be zero."""
+        bounds = interval(stmt.extent, self.values.extents)
         extent = self.values.evaluate(stmt.extent)
         some = self.function.compare("sgt", extent, literal(0, i64))
         self.function.open_branch()
         counter = self.counter(stmt)
         self.function.open_loop()
-        with self.values.counter(stmt.var, counter, None):
+        with self.values.counter(stmt.var, counter, bounds and bounds[1]):
             self.block(stmt.body)
         self.function.close_loop(counter, "0", extent.text)
         self.function.close_branch(some)

@@ -1,0 +1,157 @@
+"""The contraction sketch: any tiling means the task, and long sums are precise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tests.schedule.small_tasks import arrays_for, check_native, make_task, matmul_relu
+from tests.schedule.windows import Windows, relative_error
+from whet.core.dtypes import f32, i32
+from whet.core.target import PRESETS, detect
+from whet.ir.expr import call
+from whet.ir.program import run
+from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.schedule.contraction import BESIDE, IN_PLACE, Tiling, find_contraction
+from whet.schedule.contraction_lowering import lower_contraction
+from whet.schedule.model import LONGEST_SUM, best_tiling, contraction_holes
+from whet.schedule.winograd import find_winograd, lower_winograd
+from whet.schedule.winograd_model import best_winograd
+from whet.tasks.task import Task
+
+HOST = detect()
+
+
+def product(m: int, n: int, k: int) -> Task:
+    """Both matrices given at run time."""
+    a, b, r = placeholder((m, k), f32, "a"), placeholder((k, n), f32, "b"), reduce_axis(k, "k")
+    return make_task(compute((m, n), lambda i, j: sum_(a[i, r] * b[r, j], r), "y"))
+
+
+def transposed_product(m: int, n: int, k: int) -> Task:
+    """The second matrix lies the other way round."""
+    a, b, r = placeholder((m, k), f32, "a"), placeholder((n, k), f32, "b"), reduce_axis(k, "k")
+    return make_task(compute((m, n), lambda i, j: sum_(a[i, r] * b[j, r], r), "y"))
+
+
+def batched(m: int, n: int, k: int) -> Task:
+    a, b, r = (
+        placeholder((3, m, k), f32, "a"),
+        placeholder((3, k, n), f32, "b"),
+        reduce_axis(k, "k"),
+    )
+    y = compute((3, m, n), lambda h, i, j: call("max", sum_(a[h, i, r] * b[h, r, j], r), 0.0), "y")
+    return make_task(y)
+
+
+def two_reduced(m: int, n: int, k: int) -> Task:
+    """Rows of a overlap, so the two reduced axes stay two loops."""
+    a, w = placeholder((m + 4, k), f32, "a"), placeholder((5, k, n), f32, "w")
+    q, r = reduce_axis(5, "q"), reduce_axis(k - 1, "r")
+    y = compute((m, n), lambda i, j: sum_(a[i + q, r] * w[q, r, j], q, r), "y")
+    return make_task(y, constants=[w])
+
+
+TASKS: dict[str, Callable[[int, int, int], Task]] = {
+    f.__name__: f for f in (matmul_relu, product, transposed_product, batched, two_reduced)
+}
+
+
+@given(
+    st.sampled_from(sorted(TASKS)),
+    st.tuples(st.integers(2, 20), st.integers(2, 40), st.integers(2, 30)),
+    st.integers(0, 40),
+    st.integers(1, 3),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60)
+def test_any_tiling_means_the_task(
+    name: str, sizes: tuple[int, int, int], terms: int, unroll: int, seed: int
+) -> None:
+    task = TASKS[name](*sizes)
+    c = find_contraction(task)
+    assert c is not None
+    population = contraction_holes(c, HOST, 2)
+    row = np.random.default_rng(seed).integers(len(population["mr"]))
+    holes = {hole: int(column[row]) for hole, column in population.items()}
+    tiling = replace(Tiling(**holes), terms=terms, unroll=unroll, pack=seed % 2)
+    check_native(lower_contraction(c, tiling, "k"), task, arrays_for(task, seed), HOST)
+
+
+@given(st.integers(1, 12), st.integers(2, 12))
+@settings(max_examples=20)
+def test_blocks_of_a_sum_mean_the_same_by_definition(terms: int, depth: int) -> None:
+    task = product(3, 8, depth)
+    c = find_contraction(task)
+    assert c is not None
+    arrays = arrays_for(task)
+    program = lower_contraction(c, Tiling(2, 1, 4, 1, 2, terms=terms), "k").program
+    a, b = (arrays[t] for t in task.inputs)
+    (found,) = run(program, [a.reshape(-1), b.reshape(-1)])
+    np.testing.assert_allclose(found.reshape(3, 8), a @ b, rtol=1e-5, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------- copies
+def test_large_matrices_are_copied_where_they_are_used() -> None:
+    """A copy made ahead would leave the caches before it is read."""
+    c = find_contraction(product(128, 3072, 768))
+    assert c is not None
+    assert best_tiling(c, HOST, 1)[1].pack_b == BESIDE
+
+
+def test_what_is_read_once_is_not_copied() -> None:
+    c = find_contraction(product(2, 3072, 768))
+    assert c is not None
+    assert best_tiling(c, HOST, 1)[1].pack_b == IN_PLACE
+
+
+# ------------------------------------------------------------------------------------- precision
+def test_long_sums_are_cut() -> None:
+    long, short = find_contraction(product(4, 16, 1000)), find_contraction(product(4, 16, 100))
+    assert long is not None
+    assert short is not None
+    assert set(contraction_holes(long, HOST, 1)["terms"]) == {LONGEST_SUM}
+    assert set(contraction_holes(short, HOST, 1)["terms"]) == {0}
+
+
+def test_exact_sums_are_not_cut() -> None:
+    a, b, r = (
+        placeholder((4, 999), i32, "a"),
+        placeholder((999, 8), i32, "b"),
+        reduce_axis(999, "k"),
+    )
+    c = find_contraction(make_task(compute((4, 8), lambda i, j: sum_(a[i, r] * b[r, j], r), "y")))
+    assert c is not None
+    assert set(contraction_holes(c, HOST, 1)["terms"]) == {0}
+
+
+def test_cut_sums_are_several_times_as_precise() -> None:
+    case = Windows((7, 7), 512, 32)
+    c = find_contraction(case.task)
+    assert c is not None
+    chosen = best_tiling(c, HOST, 1)[1]
+    cut, running = (
+        relative_error(case.run(lower_contraction(c, t, "k"), HOST), case.expected)
+        for t in (chosen, replace(chosen, terms=0))
+    )
+    assert cut < running / 3
+
+
+@pytest.mark.parametrize("channels", [64, 128, 256])
+def test_winograd_is_about_as_precise_as_blocked_direct_sums(channels: int) -> None:
+    """Libraries cut direct sums at 384 terms or so; the transforms may cost a factor of two."""
+    case, target = Windows((12, 12), channels, 32), PRESETS["x86-64-v3"]
+    c, w = find_contraction(case.task), find_winograd(case.task)
+    assert c is not None
+    assert w is not None
+    tiling = replace(best_tiling(c, target, 1)[1], terms=384)
+    direct = case.run(lower_contraction(c, tiling, "direct"), target)
+    found = best_winograd(w, target, 1)
+    assert found is not None
+    fast = case.run(lower_winograd(w, found[1], "fast"), target)
+    errors = [float(np.abs(y - case.expected).max()) for y in (direct, fast)]
+    assert errors[1] <= 2.5 * errors[0]

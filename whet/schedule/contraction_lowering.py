@@ -1,0 +1,180 @@
+"""A contraction with given tile sizes as a loop nest (see `contraction` for its shape)."""
+
+from __future__ import annotations
+
+from whet.ir.affine import substitute
+from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call
+from whet.ir.program import Allocate, Buffer, Prefetch, Program, Stmt, Store, substitute_block
+from whet.ir.tensor import Compute, Tensor
+from whet.schedule.access import map_expr
+from whet.schedule.contraction import BESIDE, Contraction, Tiling
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
+from whet.schedule.tile import RegisterTile, nested
+
+
+def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
+    """The kernel of the contraction with the given tile sizes."""
+    return _Lowering(c, t).kernel(name)
+
+
+class _Lowering:
+    """The nest, with the positions that its parts share."""
+
+    def __init__(self, c: Contraction, t: Tiling) -> None:
+        self.c, self.t = c, t
+        self.tile = RegisterTile(t.mr, t.nv, t.lanes)
+        self.p, self.jj, self.io = Var("p"), Var("jj"), Var("io")
+        panels, tiles = -(-c.columns // t.width), -(-c.rows // t.mr)
+        blocks, chunks = -(-tiles // t.tiles_per_block), -(-panels // t.panels_per_chunk)
+        self.steps = c.batch * blocks * chunks
+        chunk, block = self.p % chunks, self.p // chunks % blocks
+        exact = panels % t.panels_per_chunk == 0
+        self.panel = within_count(chunk * t.panels_per_chunk + self.jj, panels, exact=exact)
+        exact = tiles % t.tiles_per_block == 0
+        number = within_count(block * t.tiles_per_block + self.io, tiles, exact=exact)
+        row = start_of(number, t.mr, c.rows) + self.tile.i
+        self.reduced = [(Var(f"k{n}"), k.extent) for n, k in enumerate(c.k_axes)]
+        self.depth: tuple[Expr, ...] = tuple(var for var, _ in self.reduced)
+        self.env: dict[Expr, Expr] = {
+            **split_index(self.p // (chunks * blocks), c.outer),
+            **split_index(row, c.m_axes),
+            c.vector: column_of(c, t.width, self.panel, self.tile.column),
+            **dict(zip(c.k_axes, self.depth)),
+        }
+
+    def kernel(self, name: str) -> Kernel:
+        c, t = self.c, self.t
+        known: dict[Buffer, Tensor] = {}
+        before: tuple[Stmt, ...] = ()
+        workspace: tuple[Buffer, ...] = ()
+        in_place = c.b_is_contiguous and t.width <= c.columns
+        if c.b_is_constant or (t.pack_b != BESIDE and (t.pack_b or not in_place)):
+            packed = pack_panels(c, t.width)
+            store = Buffer("panels", packed.shape, packed.dtype)
+            panel = (*(self.env[x] for x in c.outer), self.panel)
+            hints = self.next_panel(store, panel) if t.prefetch else ()
+            step = self.tiles(Read(store, (*panel, *self.depth, self.tile.column)), *hints)
+            if c.b_is_constant:
+                known[store] = packed
+            else:
+                before, workspace = (copy_panels(store, packed),), (store,)
+        elif t.pack_b == BESIDE:
+            step = self.beside(in_place=in_place)
+        else:
+            step = self.tiles(self.b)
+        nest = (*before, loop(self.p, self.steps, step, kind="parallel"))
+        inputs, arguments = arguments_of(c.task, nest, known)
+        program = Program(name, inputs, (c.stage.target,), nest, workspace)
+        return Kernel(program, arguments, c.task.outputs)
+
+    @property
+    def a(self) -> Expr:
+        return substitute(self.c.a, self.env)
+
+    @property
+    def b(self) -> Expr:
+        """b where it lies."""
+        return substitute(substitute(self.c.b, self.c.k_values), self.env)
+
+    def tiles(self, b: Expr, *hints: Stmt) -> Stmt:
+        """All panels and tiles of a step."""
+        t = self.t
+        if not t.pack:
+            tiles = loop(self.io, t.tiles_per_block, self.multiply(self.a, b, *hints))
+            return loop(self.jj, t.panels_per_chunk, tiles)
+        rows = Buffer("rows", (*(n for _, n in self.reduced), t.mr), self.c.a.dtype)
+        at = (*self.depth, self.tile.i)
+        copied = loop(self.tile.i, t.mr, Store(rows, at, self.a), kind="vector")
+        panels = loop(self.jj, t.panels_per_chunk, self.multiply(rows[at], b, *hints))
+        body = (*nested(self.reduced, (copied,)), panels)
+        return loop(self.io, t.tiles_per_block, Allocate(rows, body))
+
+    def beside(self, *, in_place: bool) -> Stmt:
+        """All panels and tiles of a step, each panel copied when it is used first.
+
+        What lies in vectors already is copied by the last tile, which comes first, while it
+        multiplies:
+
+            last tile:     acc += a * b[k];  panel[k] = b[k]
+            other tiles:   acc += a * panel[k]
+        """
+        t, tile = self.t, self.tile
+        near = Buffer("panel", (*(n for _, n in self.reduced), t.width), self.c.b.dtype)
+        at = (*self.depth, tile.column)
+        vector = loop(tile.lane, t.lanes, Store(near, at, self.b), kind="vector")
+        copy = loop(tile.v, t.nv, vector, kind="unroll")
+        times = t.tiles_per_block
+        if in_place:
+            times -= 1
+            first = substitute_block(
+                (self.multiply(self.a, self.b, copy),), {self.io: as_expr(times)}
+            )
+        else:
+            first = nested(self.reduced, (copy,))
+        rest = loop(self.io, times, self.multiply(self.a, near[at]))
+        return Allocate(near, (loop(self.jj, t.panels_per_chunk, *first, rest),))
+
+    def multiply(self, a: Expr, b: Expr, *beside: Stmt) -> Stmt:
+        t = self.t
+        return self.tile.multiply(a, b, self.reduced, self.finish, t.unroll, beside, t.terms)
+
+    def next_panel(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
+        """Hints for the panel after this one, which lies behind it in memory.
+
+        In every step of its innermost loop a tile asks for one line, so that as many tiles as a
+        panel has vectors together ask for all of it; where a block has fewer, each asks for all.
+        """
+        per_line = 64 // store.dtype.itemsize
+        lines = -(-self.t.width // per_line)
+        start = (*panel[:-1], panel[-1] + 1)
+        if self.t.tiles_per_block < lines:
+            return tuple(
+                Prefetch(store, (*start, *self.depth, as_expr(n * per_line))) for n in range(lines)
+            )
+        line: Expr = self.io % lines
+        for var, extent in self.reduced:
+            line = line * extent + var
+        zeros = (as_expr(0),) * len(self.reduced)
+        return (Prefetch(store, (*start, *zeros, line * per_line)),)
+
+    def finish(self, total: Expr) -> Stmt:
+        c = self.c
+        value = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
+        address = substitute(c.stage.address, self.env)
+        return Store(c.stage.target, (address,), substitute(value, self.env))
+
+
+def column_of(c: Contraction, width: int, panel: Expr, within: Expr) -> Expr:
+    """The column at a position within a panel.
+
+    The last panel ends at the edge; one that is wider than all columns repeats the last.
+    """
+    if width > c.columns:
+        return call("min", within, c.columns - 1)
+    return start_of(panel, width, c.columns) + within
+
+
+def pack_panels(c: Contraction, width: int) -> Compute:
+    """b as [outer..., panel, k..., column within the panel]."""
+    panels = -(-c.columns // width)
+    shape = [*(x.extent for x in c.outer), panels, *(k.extent for k in c.k_axes), width]
+    axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(shape))
+    panel, depth = axes[len(c.outer)], axes[len(c.outer) + 1 : -1]
+    env: dict[Expr, Expr] = {
+        **dict(zip(c.outer, axes)),
+        **dict(zip(c.k_axes, depth)),
+        c.vector: column_of(c, width, panel, axes[-1]),
+    }
+    return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
+
+
+def copy_panels(store: Buffer, packed: Compute) -> Stmt:
+    """The statements that bring b into panels at run time, one panel per parallel step."""
+    variables = [Var(f"b{n}") for n in range(len(packed.axes))]
+    env = dict(zip(packed.axes, variables))
+    nest: Stmt = Store(store, tuple(variables), substitute(packed.body, env))
+    nest = loop(variables[-1], packed.axes[-1].extent, nest, kind="vector")
+    for var, axis in zip(reversed(variables[1:-1]), reversed(packed.axes[1:-1])):
+        nest = loop(var, axis.extent, nest)
+    return loop(variables[0], packed.axes[0].extent, nest, kind="parallel")
