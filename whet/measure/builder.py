@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from whet.codegen.llvm.compile import ObjectJob
@@ -37,19 +36,28 @@ class Builder:
         self._idle: list[WorkerProcess] = []
         self._busy: dict[WorkerProcess, tuple[int, Deadline]] = {}
 
-    def build(self, jobs: Sequence[ObjectJob]) -> list[Built]:
-        """The objects of all jobs, in order."""
-        waiting = deque(enumerate(jobs))
+    def build(self, jobs: Iterable[ObjectJob]) -> list[Built]:
+        """The objects of all jobs, in order.
+
+        A job is asked for when a process is free, so that making the next one and building the
+        last ones go on at the same time.
+        """
+        waiting = enumerate(jobs)
         found: dict[int, Built] = {}
+        more = True
         try:
-            while waiting or self._busy:
-                while waiting and len(self._busy) < self.processes:
-                    self._begin(*waiting.popleft())
-                self._collect(found)
+            while more or self._busy:
+                while more and len(self._busy) < self.processes:
+                    job = next(waiting, None)
+                    more = job is not None
+                    if job is not None:
+                        self._begin(*job)
+                if self._busy:
+                    self._collect(found)
         except BaseException:
             self.close()  # what is under way would answer the next call's questions
             raise
-        return [found[n] for n in range(len(jobs))]
+        return [found[n] for n in range(len(found))]
 
     def _begin(self, number: int, job: ObjectJob) -> None:
         worker = self._ready()

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
+from whet.codegen.llvm.compile import ObjectJob
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
@@ -66,14 +67,18 @@ class Measurer:
             return [Measured(c, Outcome.RUN_ERROR, (), text) for c in candidates]
         found: dict[int, Measured] = {}
         lowered: dict[int, Lowered] = {}
-        for number, candidate in enumerate(candidates):
-            result = lower(candidate, bench)
-            if isinstance(result, Measured):
-                found[number] = result
-            else:
-                lowered[number] = result
+
+        def sources() -> Iterator[ObjectJob]:
+            for number, candidate in enumerate(candidates):
+                result = lower(candidate, bench)
+                if isinstance(result, Measured):
+                    found[number] = result
+                else:
+                    lowered[number] = result
+                    yield result.source
+
         # Building ends before running begins: on a busy machine times mean nothing.
-        built = self.builder.build([made.source for made in lowered.values()])
+        built = self.builder.build(sources())
         for (number, made), object_ in zip(lowered.items(), built):
             code = object_.data
             if code is None or len(code) > MOST_CODE_BYTES:

@@ -16,6 +16,8 @@ FEWEST, FEWEST_STEADY = 3, 8
 STEADY = 0.02
 HOPELESS = 2.0
 """A kernel this much slower than the best is not measured any more closely."""
+CLEARLY = 1.1
+"""A kernel whose median is surely this much above the best need not be known to the percent."""
 MOST_REPEATS = 1 << 20
 MARGIN = 0.99
 """A new kernel must take at most this share of the old one's time."""
@@ -46,13 +48,19 @@ def is_steady(samples: Sequence[float]) -> bool:
     return high - low < STEADY * statistics.median(samples)
 
 
+def is_clearly_slower(samples: Sequence[float], best: float | None) -> bool:
+    """Whether noise does not explain that the median is above the best."""
+    return best is not None and median_interval(samples)[0] > CLEARLY * best
+
+
 def repeats_for(seconds: float) -> int:
     """How many calls of that length make a sample."""
     return max(1, min(MOST_REPEATS, math.ceil(SAMPLE_SECONDS / seconds)))
 
 
 def take_samples(clock: Clock, beat: Callable[[], None], best: float | None) -> list[float]:
-    """Seconds per call, sampled until they are steady, hopeless or have taken long enough.
+    """Seconds per call, sampled until they are steady, clearly slower than the best, hopeless or
+    have taken long enough.
 
     The first calls only warm up and tell how many calls make a sample.
     """
@@ -70,7 +78,8 @@ def take_samples(clock: Clock, beat: Callable[[], None], best: float | None) -> 
         samples.append(seconds / repeats)
         hopeless = best is not None and min(samples) > HOPELESS * best
         fewest = 1 if hopeless else FEWEST
-        if len(samples) >= fewest and (hopeless or is_steady(samples) or total > ENOUGH_SECONDS):
+        enough = is_steady(samples) or is_clearly_slower(samples, best) or total > ENOUGH_SECONDS
+        if len(samples) >= fewest and (hopeless or enough):
             return samples
 
 
