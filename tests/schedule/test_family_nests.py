@@ -64,7 +64,16 @@ def sliding(stride: int, width: int) -> Task:
     )
 
 
+def sharing(channels: int, rows: int) -> Task:
+    """Several results from the same row: lanes along it, results in a tile."""
+    x, w = placeholder((channels, rows, 26), f32, "x"), placeholder((5, channels, 3), f32, "w")
+    c, q = reduce_axis(channels, "c"), reduce_axis(3, "q")
+    value = lambda o, i, j: max_(x[c, i, j + q] * w[o, c, q], c, q)  # noqa: E731
+    return make_task(compute((5, rows, 24), value, "y"))
+
+
 CASES = {
+    "sharing": (sharing(4, 3), sharing(20, 2)),
     "sliding": (sliding(1, 20), sliding(2, 50), sliding(1, 200), sliding(2, 9)),
     **{name: (make(9, 20, 11),) for name, make in TASKS.items()},
     "batched": (batched(), batched(2, 13, 40)),

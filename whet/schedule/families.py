@@ -113,6 +113,17 @@ GROUPS = add_sketch(
         spatial_nest.spatial_nests,
     )
 )
+ACROSS = add_sketch(
+    Family(
+        "across",
+        spatial.find_across,
+        spatial.SpatialTiling,
+        spatial_model.spatial_holes,
+        spatial_model.spatial_costs,
+        spatial.lower_spatial,
+        spatial_nest.spatial_nests,
+    )
+)
 STAGED = add_sketch(
     Family(
         "staged",

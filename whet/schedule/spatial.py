@@ -16,13 +16,13 @@ tile and the last vector back, as in the contraction sketch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from whet.core.dtypes import i64
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call, const, select
-from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
+from whet.ir.program import Allocate, Buffer, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, flatten_stage
@@ -35,10 +35,21 @@ from whet.schedule.nest import (
     start_of,
     within_count,
 )
+from whet.schedule.work import lane_step
 from whet.tasks.task import Task
 
 UNROLL_LIMIT = 32
-"""Reductions up to this many terms are written out."""
+"""So many terms of a reduction are written out at most."""
+
+
+def loop_kinds(axes: Sequence[Axis]) -> tuple[LoopKind, ...]:
+    """How the loops of a reduction are written: the inner ones out, up to the limit."""
+    kinds: list[LoopKind] = []
+    terms = 1
+    for axis in reversed(axes):
+        terms *= axis.extent
+        kinds.append("unroll" if terms <= UNROLL_LIMIT else "serial")
+    return tuple(reversed(kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +105,28 @@ def find_whole_groups(task: Task) -> Spatial | None:
     if whole is None or plain is None or whole.columns <= plain.columns:
         return None
     return whole
+
+
+def find_across(task: Task) -> Spatial | None:
+    """The task with lanes along what it reads, and neighbours that share it in one tile.
+
+    y[o, i, 2 * j] = sum(x[c, i, j + q] * w[o, c, q] for c, q) has no contiguous axis of its own,
+    but x is contiguous along j and the same for all o.  None where that is how tiles are anyway.
+    """
+    plain = find_spatial(task)
+    if plain is None or len(plain.stage.reduces) != 1 or len(plain.stage.axes) < 2:
+        return None
+    stage, lanes = plain.stage, plain.stage.axes[-1]
+    (reduce,) = stage.reduces
+    reads = [e for e in subexpressions(reduce.value) if isinstance(e, Read)]
+    moved = [r for r in reads if lanes in free_symbols(r)]
+    if not moved or any(lane_step(r, lanes) != 1 for r in moved):
+        return None
+    sharing = [a for a in stage.axes[:-1] if not any(a in free_symbols(r) for r in moved)]
+    if not sharing or (lanes is plain.vector and sharing[-1] is plain.pixels):
+        return None
+    outer = tuple(a for a in stage.axes if a is not lanes and a is not sharing[-1])
+    return Spatial(task, stage, lanes, sharing[-1], outer)
 
 
 def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
@@ -167,10 +200,8 @@ class Accumulator:
         if self.is_arg:
             start.append(Store(self.position, self.at, const(0, i64)))
         update = tile(*self.update(value, [(variables[a], a.extent) for a in axes]))
-        short = math.prod(a.extent for a in axes) <= UNROLL_LIMIT
-        for axis in reversed(axes):
-            kind = "unroll" if short else "serial"
-            update = loop(variables[axis], axis.extent, update, kind=kind)  # type: ignore[arg-type]
+        for axis, kind in zip(reversed(axes), reversed(loop_kinds(axes))):
+            update = loop(variables[axis], axis.extent, update, kind=kind)
         return [tile(*start), update]
 
     def update(self, value: Expr, position: list[tuple[Var, int]]) -> list[Stmt]:

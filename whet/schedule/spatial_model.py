@@ -11,13 +11,14 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.affine import free_symbols
+from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
-from whet.schedule.spatial import UNROLL_LIMIT, Spatial
+from whet.schedule.spatial import Spatial, loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
+    covered,
     distinct,
     elements,
     form_of,
@@ -46,7 +47,7 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
     pixels = 1 if s.pixels is None else s.pixels.extent
     accumulators = sum(2 if r.kind.startswith("arg") else 1 for r in s.stage.reduces)
     rows: list[tuple[int, ...]] = []
-    for px in (1, 2, 4, 8):
+    for px in (1, 2, 3, 4, 6, 8):
         for nv in (4, 3, 2, 1):
             # The other half of the registers holds what the terms of a window share.
             crowded = 2 * px * nv * accumulators > target.vector_registers
@@ -79,7 +80,10 @@ def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int) -> fl
     """Cycles of one tile of px pixels and nv vectors."""
     epilogue = _Tally(s, target, px, nv, lanes)
     epilogue.add(s.stage.body, {})
-    cycles = max(epilogue.cycles(), epilogue.passes * px * nv) + TILE_CYCLES
+    stored = affine(s.stage.address).coefficient(s.vector) if s.vector is not None else 1
+    # Results that are no neighbours are stored one by one.
+    stores = epilogue.passes if stored == 1 or lanes == 1 else 1.5 * lanes
+    cycles = max(epilogue.cycles(), stores * px * nv) + TILE_CYCLES
     for reduce in s.stage.reduces:
         cycles += _reduction_cycles(s, target, reduce, px, nv, lanes)
     return cycles
@@ -92,13 +96,15 @@ def _reduction_cycles(
     tally = _Tally(s, target, px, nv, lanes)
     apart = APART if _steps_over(s, reduce, nv * lanes) else 1.0
     combine = 3.0 if reduce.kind.startswith("arg") else 1.0
-    if count <= UNROLL_LIMIT:
-        tally.add(reduce.value, {a: a.extent for a in reduce.axes}, combine)
+    written = {a: a.extent for a, kind in zip(reduce.axes, loop_kinds(reduce.axes))
+               if kind == "unroll"}  # fmt: skip
+    terms = elements(tuple(written))
+    tally.add(reduce.value, written, combine)
+    if terms == count:
         overlap = max(1.0, IN_FLIGHT / (tally.operations + tally.loads))
         return max(apart * tally.cycles(), tally.rates.latency * count / overlap)
-    # One step of the loop after the other: only pixels share, and chains cannot overlap.
-    tally.add(reduce.value, {}, combine)
-    return count * (apart * max(tally.cycles(), tally.rates.latency) + 1.0)
+    # One step of the loop after the other: chains cannot overlap.
+    return count / terms * (apart * max(tally.cycles(), tally.rates.latency * terms) + 1.0)
 
 
 def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
@@ -143,7 +149,7 @@ class _Tally:
         size = read.dtype.itemsize
         if step == 1 or self.is_stored_to_fit(read):
             self.loads += places * self.nv * self.load_passes
-            self.bytes += places * self.nv * self.lanes * size
+            self.bytes += covered(form, axes, self.nv * self.lanes) * size
             return
         if step in (-2, -1, 2):
             # Two vectors that overlap or follow each other, and one shuffle.

@@ -6,14 +6,12 @@ finish   y[...] = epilogue(acc)
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, as_expr
-from whet.ir.program import LoopKind, Store
+from whet.ir.program import Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.nest_arrays import (
@@ -29,7 +27,7 @@ from whet.schedule.nest_arrays import (
 )
 from whet.schedule.nests import Statement
 from whet.schedule.sketch import Population
-from whet.schedule.spatial import UNROLL_LIMIT, Accumulator, Spatial, repack_constants
+from whet.schedule.spatial import Accumulator, Spatial, loop_kinds, repack_constants
 
 
 def spatial_nests(
@@ -49,10 +47,9 @@ def spatial_nests(
             size = px * nv * lanes * register.dtype.itemsize
             local[register] = Local({"i": nv * lanes, "v": lanes, "lane": 1}, size)
         results[reduce] = made.result
-        short = math.prod(a.extent for a in reduce.axes) <= UNROLL_LIMIT
-        kind: LoopKind = "unroll" if short else "serial"
+        kinds = loop_kinds(reduce.axes)
         axes = [Level(f"k{m}", a.extent, kind, {a: 1}, reduces=True)
-                for m, a in enumerate(reduce.axes)]  # fmt: skip
+                for m, (a, kind) in enumerate(zip(reduce.axes, kinds))]  # fmt: skip
         for update in made.update(reduce.value, []):
             assert isinstance(update, Store)
             found.append(describe("update", update, [*outer, *axes, *tile], rows, local))

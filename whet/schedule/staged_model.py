@@ -14,8 +14,8 @@ from whet.core.types import Array
 from whet.ir.expr import Binary
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
-from whet.schedule.spatial import UNROLL_LIMIT
-from whet.schedule.staged import Staged, copy_of
+from whet.schedule.spatial import loop_kinds
+from whet.schedule.staged import Staged, by_columns, copy_of
 from whet.schedule.work import (
     IN_FLIGHT,
     elements,
@@ -113,17 +113,19 @@ def _tile_cycles(s: Staged, target: Target, px: int, nv: int, lanes: int) -> flo
     passes = float(rates.passes(np.asarray(lanes), bits))
     load_passes = float(rates.load_passes(np.asarray(lanes), bits))
     body, reduce = s.unguarded
-    terms = elements(reduce.axes)
+    axes = by_columns(s, reduce).axes
+    terms = elements(axes)
     down = 1 if s.rows is None else elements([a for a in reduce.axes if a in s.rows_reduced])
     apart = 0 if s.rows is None else (px - 1) * s.rows.step
     # Rows of the copy that no tap of another row touches are not read.
     touched = min(px * down, apart + (1 if s.rows is None else s.rows.high - s.rows.low + 1))
     straddling = 1 + (STRADDLING - 1) * min(1.0, lanes * bits / 512)
-    image = touched * terms // down if terms <= UNROLL_LIMIT else px * terms
+    written = elements([a for a, kind in zip(axes, loop_kinds(axes)) if kind == "unroll"])
+    image = touched * terms // down if written == terms else px * terms
     loads = nv * image * load_passes * straddling
     beside = [r for r in reads(body) if lane_step(r, s.columns.axis) != 0]
     loads += px * nv * load_passes * (STORE_SLOTS + len(beside))
-    if terms > UNROLL_LIMIT:
+    if written < terms:
         loads += terms * (len(reads(reduce.value)) - 1)
     product = isinstance(reduce.value, Binary) and reduce.value.op == "mul"
     per_term = operations(reduce.value) + (0.0 if product and reduce.kind == "sum" else 1.0)

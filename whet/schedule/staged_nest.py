@@ -7,14 +7,12 @@ finish   y[...] = epilogue(acc)
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, Var, as_expr
-from whet.ir.program import Buffer, LoopKind, Store
+from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.nest_arrays import (
@@ -31,7 +29,7 @@ from whet.schedule.nest_arrays import (
 )
 from whet.schedule.nests import MARKS, Statement
 from whet.schedule.sketch import Population
-from whet.schedule.spatial import UNROLL_LIMIT, Accumulator
+from whet.schedule.spatial import Accumulator, loop_kinds
 from whet.schedule.staged import (
     FEW,
     TOP,
@@ -64,10 +62,9 @@ def staged_nests(
         made.value: Local({"i": nv * lanes, "v": lanes, "lane": 1}, size),
         memory: steps.reads_of_copy(made.reduce),
     }
-    short = math.prod(a.extent for a in reduce.axes) <= UNROLL_LIMIT
-    kind: LoopKind = "unroll" if short else "serial"
+    kinds = loop_kinds(made.reduce.axes)
     window = [Level(f"k{n}", a.extent, kind, {a: 1}, reduces=True)
-              for n, a in enumerate(made.reduce.axes)]  # fmt: skip
+              for n, (a, kind) in enumerate(zip(made.reduce.axes, kinds))]  # fmt: skip
     (update,) = made.update(made.reduce.value, [])
     assert isinstance(update, Store)
     done: dict[Expr, Expr] = {reduce: made.result}

@@ -102,6 +102,16 @@ def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
 
 def distinct(form: Affine, extents: dict[Axis, int]) -> int:
     """How many addresses a form takes over the given extents of some axes."""
+    return len(_addresses(form, extents))
+
+
+def covered(form: Affine, extents: dict[Axis, int], width: int) -> int:
+    """How many elements vectors of a width from all these addresses on have in common or alone."""
+    apart = np.diff(np.sort(_addresses(form, extents)))
+    return int(np.minimum(apart, width).sum()) + width
+
+
+def _addresses(form: Affine, extents: dict[Axis, int]) -> Array:
     positions: Array = np.zeros(1, np.int64)
     for axis, extent in extents.items():
         step = form.coefficient(axis)
@@ -110,7 +120,7 @@ def distinct(form: Affine, extents: dict[Axis, int]) -> int:
         positions = (positions[:, None] + step * np.arange(extent)).reshape(-1)
         if step:
             positions = np.unique(positions)
-    return len(np.unique(positions))
+    return np.unique(positions)
 
 
 def traffic_cycles(tensors: Sequence[Tensor], target: Target) -> float:

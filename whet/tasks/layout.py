@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from whet.core.types import Shape
 from whet.graph.graph import Constant, Graph, Node, Value
+from whet.ir.expr import Read
 from whet.tasks.structure import (
     Structure,
     axes_without_gaps,
@@ -66,7 +67,9 @@ def choose_layouts(graph: Graph) -> Layouts:
             continue
         weights = frozenset(p for p, v in zip(s.inputs, node.inputs) if isinstance(v, Constant))
         wanted = vector_axis_of_contraction(s, weights)
-        if wanted is not None:
+        if wanted is not None and _better_along_rows(graph, node, s, *wanted):
+            pass
+        elif wanted is not None:
             axis, operand, operand_axis = wanted
             _wish(wishes, node.results[0], axis)
             _wish(wishes, node.inputs[_position(s, operand.tensor.name)], operand_axis)
@@ -91,6 +94,19 @@ def choose_layouts(graph: Graph) -> Layouts:
         if given in border and given not in changed and _gets_a_border_later(graph, found, given):
             del border[given]
     return Layouts(changed, border)
+
+
+def _better_along_rows(
+    graph: Graph, node: Node, s: Structure, axis: int, operand: Read, operand_axis: int
+) -> bool:
+    """True when lanes along the wanted axis would mostly idle and the caller's rows fill them.
+
+    A convolution of the model's input that makes three channels runs along the pixels.
+    """
+    given = node.inputs[_position(s, operand.tensor.name)]
+    long = given.tensor_type.rank - 1 != operand_axis and given.tensor_type.shape[-1] >= WIDE
+    few = node.results[0].tensor_type.shape[axis] < WIDE // 2
+    return given in graph.inputs and few and long
 
 
 def _gets_a_border_later(

@@ -1,0 +1,101 @@
+"""Values at the model's edges: which stay as the caller stores them, and that results are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings, strategies as st
+
+from tests.build.comparing import TARGET, check_native
+from whet.build.plan import Plan, Step, make_plan
+from whet.core.dtypes import f32
+from whet.core.types import Shape, TensorType
+from whet.graph.graph import Graph, apply, make_constant, make_input
+from whet.ops import REGISTRY
+from whet.ops.base import Op
+from whet.schedule.default import default_choice
+from whet.tasks.layout import choose_layouts
+
+
+def conv(strides: int, pads: Shape, dilation: int, groups: int) -> Op:
+    return REGISTRY["conv"]((strides,) * 2, pads, (dilation,) * 2, groups)
+
+
+def conv_transpose(stride: int, pad: int) -> Op:
+    return REGISTRY["conv_transpose"]((stride,) * 2, (pad,) * 4, (1, 1), (0, 0), 1)
+
+
+def weighted(op: Op, x: Shape, w: Shape) -> Graph:
+    """An operator with constant weights on the model's input."""
+    rng = np.random.default_rng(3)
+    given = make_input("x", TensorType(x, f32))
+    outputs = apply(op, given, make_constant(rng.standard_normal(w).astype(np.float32)))
+    return Graph((given,), outputs, ("y",))
+
+
+def check(graph: Graph) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(graph.inputs[0].tensor_type.shape).astype(np.float32)
+    check_native(graph, (x,), str(graph))
+
+
+def sketches(plan: Plan) -> list[str]:
+    return [default_choice(s.task, TARGET, 1).sketch.name for s in plan.steps
+            if isinstance(s, Step)]  # fmt: skip
+
+
+@given(
+    st.tuples(st.integers(1, 12), st.integers(1, 40)),
+    st.integers(1, 5),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2]),
+    st.tuples(*[st.integers(0, 2)] * 4),
+)
+@settings(max_examples=25, deadline=None)
+def test_depthwise_convolutions(
+    size: Shape, kernel: int, stride: int, dilation: int, pads: Shape
+) -> None:
+    reach = (kernel - 1) * dilation
+    assume(size[0] + pads[0] + pads[2] > reach)
+    assume(size[1] + pads[1] + pads[3] > reach)
+    op = conv(stride, pads, dilation, 3)
+    check(weighted(op, (2, 3, *size), (3, 1, kernel, kernel)))
+
+
+@given(
+    st.tuples(st.integers(1, 6), st.integers(14, 36)),
+    st.integers(1, 7),
+    st.integers(2, 5),
+    st.integers(1, 3),
+    st.integers(0, 1),
+)
+@settings(max_examples=15, deadline=None)
+def test_few_channels_from_long_rows(
+    size: Shape, columns: int, kernel: int, stride: int, pad: int
+) -> None:
+    assume((min(size) - 1) * stride + kernel > 2 * pad)
+    graph = weighted(conv_transpose(stride, pad), (1, 20, *size), (20, columns, kernel, kernel))
+    check(graph)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_window_over_the_input_needs_no_pass_for_its_border(stride: int) -> None:
+    graph = weighted(conv(stride, (1,) * 4, 1, 8), (1, 8, 30, 30), (8, 1, 3, 3))
+    plan = make_plan(graph)
+    assert len(plan.steps) == 1
+    assert sketches(plan) == ["staged"]
+
+
+def test_an_input_that_is_read_twice_keeps_its_border() -> None:
+    one = weighted(conv(1, (1,) * 4, 1, 8), (1, 8, 30, 30), (8, 1, 3, 3))
+    (x,), (y,) = one.inputs, one.outputs
+    graph = Graph((x,), apply(REGISTRY["add"](), y, x), ("y",))
+    assert x in choose_layouts(graph).border
+    check(graph)
+
+
+def test_three_channels_are_computed_along_the_pixels() -> None:
+    graph = weighted(conv_transpose(2, 1), (1, 64, 32, 32), (64, 3, 4, 4))
+    layouts = choose_layouts(graph)
+    assert not layouts.inner
+    assert sketches(make_plan(graph))[-4:] == ["across"] * 4
