@@ -68,7 +68,7 @@ def sharing(channels: int, rows: int) -> Task:
     """Several results from the same row: lanes along it, results in a tile."""
     x, w = placeholder((channels, rows, 26), f32, "x"), placeholder((5, channels, 3), f32, "w")
     c, q = reduce_axis(channels, "c"), reduce_axis(3, "q")
-    value = lambda o, i, j: max_(x[c, i, j + q] * w[o, c, q], c, q)  # noqa: E731
+    value = lambda o, i, j: max_(x[c, i, j + q] * w[o, c, q], c, q)
     return make_task(compute((5, rows, 24), value, "y"))
 
 
