@@ -164,6 +164,11 @@ def _mean(node: Node) -> Function:
     return lambda x, _=None: x.mean(axes, keepdim=keep)
 
 
+def _norm(node: Node) -> Function:
+    axes, keep = node.ints(1, "axes"), bool(node.attributes.get("keepdims", 1))
+    return lambda x, _=None: torch.linalg.vector_norm(x, dim=axes, keepdim=keep)
+
+
 def _softmax(node: Node) -> Function:
     axis = node.attributes.get("axis", -1)
     return lambda x: torch.softmax(x, axis)
@@ -277,6 +282,7 @@ TABLE: dict[str, Make] = {
     "Gemm": _gemm,
     "MatMul": _plain(torch.matmul),
     "ReduceMean": _mean,
+    "ReduceL2": _norm,
     "Softmax": _softmax,
     "Concat": _concat,
     "Split": _split,

@@ -59,12 +59,13 @@ def build_networks(folder: Path, only: Sequence[str] | None = None) -> list[Netw
         path = folder / f"{name}.onnx"
         model = build()
         onnx.save(model, path)
-        inputs = tuple(_described(i) for i in model.graph.input)
+        inputs = tuple(described(i) for i in model.graph.input)
         found.append(Network(name, path, inputs))
     return found
 
 
-def _described(value: onnx.ValueInfoProto) -> tuple[str, tuple[int, ...], str]:
+def described(value: onnx.ValueInfoProto) -> tuple[str, tuple[int, ...], str]:
+    """Name, shape and type of an input."""
     tensor = value.type.tensor_type
     shape = tuple(d.dim_value for d in tensor.shape.dim)
     return value.name, shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type).name

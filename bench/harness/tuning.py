@@ -1,0 +1,45 @@
+"""Tuning for benchmarks: in a database of their own, which contestants' processes use too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from whet.api.engine import Native, default_engine
+from whet.api.tuning import tune_tasks, weighted_tasks
+from whet.core.config import process_config
+from whet.frontend.onnx import import_model
+from whet.graph.graph import Graph
+from whet.graph.passes import optimize
+from whet.tune.report import Report, Watch
+from whet.tune.search import WeightedTask
+from whet.tune.tuner import Budget
+
+
+def use_database(path: Path) -> None:
+    """From now on, here and in processes started later, records are kept in that file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["WHET_DB_PATH"] = str(path)
+    process_config.cache_clear()
+
+
+def native_engine() -> Native:
+    engine = default_engine()
+    if not isinstance(engine, Native):
+        raise SystemExit("native code is needed, and cannot be generated here")
+    return engine
+
+
+def graph_of(path: Path) -> Graph:
+    """The model as it is compiled."""
+    return optimize(import_model(path).graph)
+
+
+def tasks_of(path: Path, threads: int) -> list[WeightedTask]:
+    return weighted_tasks([graph_of(path)], native_engine().target, threads, "real")
+
+
+def tune(
+    tasks: list[WeightedTask], threads: int, budget: Budget, watch: Watch | None = None
+) -> list[Report]:
+    return tune_tasks(tasks, native_engine().target, threads, budget, watch=watch)
