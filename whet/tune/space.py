@@ -36,10 +36,6 @@ F = TypeVar("F", contravariant=True)
 
 DRAWS = 8
 """How often rows of an open table are drawn anew in place of illegal ones."""
-KEPT = 1e6
-"""How much more than the others a hole counts that is to be kept."""
-BLOCK = 1 << 18
-"""How many distances are worked out at once: as many as fit the caches."""
 
 
 @runtime_checkable
@@ -174,25 +170,34 @@ class Table:
 
         Nearest by the ranks of all other entries, relative to how many values there are.
         """
-        scale, linear, square = self._places
+        scale, there, length = self._places
         wanted = self.ranks(matrix) * scale
-        weights = np.ones(wanted.shape)
-        weights[np.arange(len(matrix)), holes] = KEPT
+        kept = matrix[np.arange(len(matrix)), holes]
         nearest = np.zeros(len(matrix), np.int64)
-        block = max(1, BLOCK // len(self.matrix))
-        for start in range(0, len(matrix), block):
-            part = slice(start, start + block)
+        for hole, value in {*zip(holes.tolist(), kept.tolist())}:
+            mine = np.flatnonzero((holes == hole) & (kept == value))
+            rows = self._having(hole, value)
             # The square of the distance, less what is the same for all rows of the table.
-            away = weights[part] @ square - (weights[part] * wanted[part]) @ linear
-            nearest[part] = np.argmin(away, axis=1)
+            away = length[rows] - 2.0 * wanted[mine] @ there[rows].T
+            nearest[mine] = rows[np.argmin(away, axis=1)]
         return self.matrix[nearest]
 
     @cached_property
     def _places(self) -> tuple[Array, Array, Array]:
-        """The scale of ranks, the scaled ranks of a closed table's rows, twice, and squared."""
+        """The scale of ranks, the scaled ranks of a closed table's rows, and their squares."""
         scale = np.array([1.0 / max(1, len(v) - 1) for v in self.values])
         there = self.ranks(self.matrix) * scale
-        return scale, 2.0 * there.T, (there**2).T
+        return scale, there, (there**2).sum(axis=1)
+
+    def _having(self, hole: int, value: int) -> Array:
+        """The rows of a closed table with this entry; there must be some."""
+        if (hole, value) not in self._lists:
+            self._lists[hole, value] = np.flatnonzero(self.matrix[:, hole] == value)
+        return self._lists[hole, value]
+
+    @cached_property
+    def _lists(self) -> dict[tuple[int, int], Array]:
+        return {}
 
     # ---------------------------------------------------------------------------------- one row
     def find(self, holes: Mapping[str, int]) -> int | None:
