@@ -26,7 +26,7 @@ class Habits:
     mutation: float = 0.85
     survivors: float = 0.2
     """The share of the first generation that comes from the best trials."""
-    enumerable: int = 8192
+    enumerable: int = 16384
     """Closed tables up to this size are scored as a whole: there is nothing to evolve."""
 
 
