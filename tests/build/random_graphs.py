@@ -39,7 +39,7 @@ class RandomGraph:
             # Contractions have the most structure to get wrong, so most graphs begin with one.
             step = self.contract if n == 0 and self.rng.random() < 0.7 else self.pick([
                 self.unary, self.binary, self.broadcast, self.contract, self.window, self.reduce,
-                self.normalize, self.move, self.join, self.cut,
+                self.normalize, self.attend, self.move, self.join, self.cut,
             ])  # fmt: skip
             made = step(value)
             if made is not None and 0 < made.tensor_type.size < 1 << 16:
@@ -129,6 +129,25 @@ class RandomGraph:
 
     def normalize(self, v: Value) -> Value:
         return self.b.one(Softmax(self.number(0, v.tensor_type.rank - 1)), v)
+
+    def attend(self, v: Value) -> Value:
+        """A product, something along its rows, and perhaps a product with that."""
+        shape = v.tensor_type.shape
+        lead = shape[:-2] if self.rng.random() < 0.7 else ()
+        keys, width = self.extent(), shape[-1]
+        if self.rng.random() < 0.5:
+            turned = self.operand((*lead, keys, width))
+            perm = (*range(len(lead)), len(lead) + 1, len(lead))
+            other = self.b.one(Transpose(perm), turned)
+        else:
+            other = self.operand((*lead, width, keys))
+        scores = self.b.one(MatMul(), v, other)
+        if self.rng.random() < 0.5:
+            scores = self.b.one(Add(), scores, self.operand((shape[-2], keys)))
+        rows = self.b.one(Softmax(scores.tensor_type.rank - 1), scores)
+        if self.rng.random() < 0.3:
+            return rows
+        return self.b.one(MatMul(), rows, self.operand((*lead, keys, self.extent())))
 
     def move(self, v: Value) -> Value:
         shape = v.tensor_type.shape

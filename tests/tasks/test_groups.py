@@ -15,7 +15,9 @@ from whet.graph.passes import expand_composites
 from whet.ops.activation import Gelu, Sigmoid
 from whet.ops.arithmetic import Add, Mul
 from whet.ops.matmul import MatMul
+from whet.ops.movement import Transpose
 from whet.ops.reduce import ReduceMax
+from whet.ops.softmax import Softmax
 
 A, B = TensorType((6, 40), f32), TensorType((40, 48), f32)
 
@@ -67,3 +69,39 @@ def test_what_reads_a_product_at_other_places_is_apart() -> None:
     first = b.input("c", TensorType((1, 6, 48), f32))
     shifted = b(Add(), first, y)  # another rank: y is broadcast
     assert steps((*given, first), b(Mul(), shifted, shifted)) == 2
+
+
+def attention(
+    b: GraphBuilder, keys: int = 24, heads: int = 3
+) -> tuple[tuple[Value, ...], Value, Value]:
+    """The inputs, the rows between the two products, and the result."""
+    shapes = [(heads, 20, 16), (heads, keys, 16), (heads, keys, 8), (20, keys)]
+    given = tuple(b.input(f"x{n}", TensorType(shape, f32)) for n, shape in enumerate(shapes))
+    q, k, v, mask = given
+    scores = b(Add(), b(MatMul(), q, b(Transpose((0, 2, 1)), k)), mask)
+    rows = b(Softmax(2), scores)
+    return given, rows, b(MatMul(), rows, v)
+
+
+def test_attention_is_one_kernel() -> None:
+    b = GraphBuilder()
+    given, _, y = attention(b)
+    assert steps(given, y) == 1
+
+
+def test_a_product_with_rows_and_nothing_behind_is_one_kernel() -> None:
+    b = GraphBuilder()
+    given, rows, _ = attention(b)
+    assert steps(given, rows) == 1
+
+
+def test_rows_that_are_wanted_end_the_kernel() -> None:
+    b = GraphBuilder()
+    given, rows, y = attention(b)
+    assert steps(given, y, rows) == 2
+
+
+def test_rows_too_long_for_the_cache_are_stored() -> None:
+    b = GraphBuilder()
+    given, _, y = attention(b, keys=9000, heads=1)
+    assert steps(given, y) == 3

@@ -12,6 +12,7 @@ from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.schedule.attention import find_attention
 from whet.tasks.expressions import (
     canonical,
     group_tensors,
@@ -76,7 +77,10 @@ def make_plan(graph: Graph) -> Plan:
     layouts = choose_layouts(graph)
     placement = place_values(graph, layouts)
     groups = partition(
-        graph, placement.views, lambda a, b: _share_rows(graph, layouts, placement, a, b)
+        graph,
+        placement.views,
+        lambda a, b: _share_rows(graph, layouts, placement, a, b),
+        lambda a, b: _keep_rows(graph, placement, a, b),
     )
     steps: list[AnyStep] = [
         _copy_step(graph, placement.arriving[v], placement.places[v], "input")
@@ -206,6 +210,15 @@ def _share_rows(
     values = [v for v in (*sources.values(), *outputs) if not isinstance(v, Constant)]
     full = max(v.tensor_type.rank for v in values)
     return all(_contiguous_inside(placement, v, rank) for v in values if v.tensor_type.rank == full)
+
+
+def _keep_rows(graph: Graph, placement: Placement, first: Group, last: Group) -> bool:
+    """True when one kernel can take the rows of a product on to what reads them."""
+    merged = Group([*first.nodes, *last.nodes])
+    if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in last.nodes):
+        return False
+    steps = _group_steps(graph, merged, placement)
+    return len(steps) == 1 and isinstance(steps[0], Step) and bool(find_attention(steps[0].task))
 
 
 def _contiguous_inside(placement: Placement, v: Value, rank: int) -> bool:

@@ -10,6 +10,9 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule import (
+    attention,
+    attention_model,
+    attention_nest,
     contraction,
     contraction_lowering,
     contraction_nest,
@@ -155,5 +158,16 @@ TRANSPOSED = add_sketch(
         transposed.transposed_costs,
         transposed.lower_transposed,
         transposed_nest.transposed_nests,
+    )
+)
+ATTENTION = add_sketch(
+    Family(
+        "attention",
+        attention.find_attention,
+        attention.AttentionTiling,
+        attention_model.attention_holes,
+        attention_model.attention_costs,
+        attention.lower_attention,
+        attention_nest.attention_nests,
     )
 )

@@ -13,8 +13,9 @@ its last use.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from whet.core.types import Shape
 from whet.ir.affine import affine, substitute
@@ -45,13 +46,13 @@ class Rows:
 def find_rows(task: Task) -> Rows | None:
     """The task as stages over common rows, or None."""
     found = tuple(t for t in stages(task.outputs) if isinstance(t, Compute))
-    if any(_finds_positions(stage) for stage in found):
+    if any(finds_positions(stage) for stage in found):
         return None  # arg-reductions carry two values per lane, which only the spatial sketch does
     rank = common_rows(found)
     return None if rank is None else Rows(task, found, rank)
 
 
-def _finds_positions(stage: Compute) -> bool:
+def finds_positions(stage: Compute) -> bool:
     terms = subexpressions(stage.body)
     return any(isinstance(e, Reduce) and e.kind.startswith("arg") for e in terms)
 
@@ -71,7 +72,7 @@ def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
     steps = -(-rows // t.rows_per_step)
     p, io = Var("p"), Var("io")
     row = p * t.rows_per_step + io if rows % t.rows_per_step == 0 else _clipped(p, io, t, rows)
-    writer = _RowWriter(r, t, row)
+    writer = RowWriter(r, t, row)
     body: tuple[Stmt, ...] = tuple(s for stage in r.stages for s in writer.stage(stage))
     for buffer in writer.scratch:
         body = (Allocate(buffer, body),)
@@ -90,11 +91,20 @@ def _clipped(p: Var, io: Var, t: RowTiling, rows: int) -> Expr:
     return call("min", p * t.rows_per_step, rows - t.rows_per_step) + io
 
 
-class _RowWriter:
-    """Writes the stages of one row."""
+class RowWriter:
+    """Writes the stages of one row.
 
-    def __init__(self, r: Rows, t: RowTiling, row: Expr) -> None:
-        self.r, self.t, self.row = r, t, row
+    `kept` gives stages whose lines are rows of a buffer that outlives the row, and which row.
+    """
+
+    def __init__(
+        self,
+        r: Rows,
+        t: RowTiling,
+        row: Expr,
+        kept: Mapping[Tensor, tuple[Buffer, Expr]] = MappingProxyType({}),
+    ) -> None:
+        self.r, self.t, self.row, self.kept = r, t, row, kept
         self.scratch: list[Buffer] = []
         self.places: dict[Tensor, Buffer] = {}
         self.count = 0
@@ -212,6 +222,9 @@ class _RowWriter:
         if stage in self.r.task.buffers:
             target = flat_buffer(self.r.task.buffers[stage])
             index = (address_form(self.r.task.buffers[stage], stage.axes).expr(),)
+        elif stage in self.kept:
+            target, at = self.kept[stage]
+            index = (at, *inner)  # type: ignore[assignment]
         else:
             target = self.new("line", tuple(a.extent for a in inner), stage)
             self.places[stage] = target
@@ -266,6 +279,9 @@ class _RowWriter:
         """Reads of earlier stages as reads of where their row is kept."""
 
         def change(x: Expr) -> Expr | None:
+            if isinstance(x, Read) and x.tensor in self.kept:
+                buffer, row = self.kept[x.tensor]
+                return Read(buffer, (row, *x.indices[self.r.row_rank :]))
             if isinstance(x, Read) and x.tensor in self.places:
                 place = self.places[x.tensor]
                 at = x.indices[self.r.row_rank :] if place.shape else ()

@@ -52,14 +52,15 @@ def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) ->
     per_row = np.full(len(steps), ROW_CYCLES)
     rates = rates_of(target)
     for stage in r.stages:
-        per_row = per_row + _stage_cycles(r, stage, rates, holes["lanes"], holes["vectors"])
+        per_row = per_row + stage_cycles(r, stage, rates, holes["lanes"], holes["vectors"])
     moving = [t for t in (*r.task.inputs, *r.task.outputs) if t not in r.task.constants]
     cycles = np.maximum(steps * holes["rows_per_step"] * per_row, traffic_cycles(moving, target))
     weights = sum(t.type.nbytes for t in r.task.constants)
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
-def _stage_cycles(r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array) -> Array:
+def stage_cycles(r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array) -> Array:
+    """Cycles that one row of a stage takes."""
     body = flatten_accesses(stage, r.task)
     cycles = np.full(len(lanes), STAGE_CYCLES)
     reduces = [e for e in subexpressions(body) if isinstance(e, Reduce)]

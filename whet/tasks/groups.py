@@ -8,6 +8,8 @@ A group starts with one node and grows:
    silu, which read it more than once);
 3. reductions along contiguous rows and the element-wise nodes around them become one group
    when they share their rows (softmax, layer-norm);
+4. a product, the reductions along its rows that alone read it, and a product that alone reads
+   those become one group where a kernel can keep the rows in cache (attention);
 
 and nodes that only move data are views of memory where strides can express them.
 All rules look at neighbours only, so a rewrite of the graph changes groups near it.
@@ -52,13 +54,17 @@ class Group:
         )
 
 
+Judge = Callable[[Group, Group], bool]
+"""Says whether two groups, of which the second reads the first, can be one."""
+
+
 def partition(
-    graph: Graph, is_view: Mapping[Node, bool], share_rows: Callable[[Group, Group], bool]
+    graph: Graph, is_view: Mapping[Node, bool], share_rows: Judge, keep_rows: Judge
 ) -> tuple[Group, ...]:
     """The groups in an order in which they can run; views belong to none.
 
-    `share_rows` says whether two groups of which the second reads the first can be one chain
-    of stages over common rows.
+    `share_rows` says whether two groups can be one chain of stages over common rows, and
+    `keep_rows` whether one kernel can keep the rows between a product and its readers.
     """
     owner: dict[Node, Group] = {}
     groups: list[Group] = []
@@ -77,7 +83,9 @@ def partition(
         group.nodes.append(node)
         owner[node] = group
     merge_epilogues(graph, groups, owner)
-    return merge_rows(graph, groups, owner, share_rows)
+    merge_rows(graph, groups, owner, share_rows)
+    merge_products(graph, groups, owner, keep_rows)
+    return in_order(groups, owner)
 
 
 def merge_epilogues(graph: Graph, groups: list[Group], owner: dict[Node, Group]) -> None:
@@ -122,12 +130,32 @@ def _in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
     return all(reads_in_place(s, n) for n, v in enumerate(node.inputs) if v in inside)
 
 
+def merge_products(
+    graph: Graph, groups: list[Group], owner: dict[Node, Group], keep_rows: Judge
+) -> None:
+    """Products and the row stages between them made one group each.
+
+    [s = matmul(q, k)], [p = softmax(s)], [y = matmul(p, v)]   ->   [s, p, y]
+    """
+    for group in list(groups):
+        for producer in _producers(group, owner):
+            results = producer.outputs(graph)
+            alone = len(results) == 1 and results[0] not in graph.outputs
+            if not (producer.heavy and alone) or group.opaque:
+                continue
+            if all(u in group.nodes for u in graph.users[results[0]]) and keep_rows(
+                producer, group
+            ):
+                group.nodes = [*producer.nodes, *group.nodes]
+                group.heavy = True
+                owner.update(dict.fromkeys(producer.nodes, group))
+                groups.remove(producer)
+                break
+
+
 def merge_rows(
-    graph: Graph,
-    groups: list[Group],
-    owner: dict[Node, Group],
-    share_rows: Callable[[Group, Group], bool],
-) -> tuple[Group, ...]:
+    graph: Graph, groups: list[Group], owner: dict[Node, Group], share_rows: Judge
+) -> None:
     """Chains of light groups over common rows made one group each."""
     for group in list(groups):
         if group.heavy or group.opaque:
@@ -141,7 +169,6 @@ def merge_rows(
             group.nodes = sorted({*producer.nodes, *group.nodes}, key=lambda n: order[n])
             owner.update(dict.fromkeys(producer.nodes, group))
             groups.remove(producer)
-    return in_order(groups, owner)
 
 
 def in_order(groups: list[Group], owner: Mapping[Node, Group]) -> tuple[Group, ...]:

@@ -1,0 +1,311 @@
+"""The attention sketch: products whose rows go through a chain of row stages while in cache.
+
+    s[b, l, m] = sum(q[b, l, k] * x[b, k, m] for k)            (with an epilogue: scale, mask)
+    p[b, l, m] = softmax(s)[b, l, m]                           (any stages along rows)
+    y[b, l, d] = sum(p[b, l, m] * v[b, m, d] for m)            (absent: y is p)
+
+Nothing here asks for a softmax: a product, stages that share its rows, and perhaps a second
+product along them.  A step takes a block of rows from one product to the other:
+
+    parallel over (batch, blocks of rows):
+      left[block, k] = q                                       (next to each other, prologue done)
+      scores[block, m] = left * panels of x                    (register tiles)
+      for each row of the block:  the row stages, back into scores
+      y[block, d] = scores * v                                 (register tiles)
+
+so what lies between the products never leaves the caches of the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from whet.ir.affine import affine, free_symbols, substitute
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
+from whet.ir.tensor import Compute, Tensor, stages, subexpressions
+from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
+from whet.schedule.contraction import copy_panels
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import arguments_of, loop, split_index, start_of
+from whet.schedule.rows import Rows, RowTiling, RowWriter, finds_positions
+from whet.schedule.tile import RegisterTile
+from whet.tasks.rowshape import common_rows
+from whet.tasks.task import Task
+
+SCRATCH_BYTES = 512 << 10
+"""Bytes of a block's scores and left factor, at most: they should stay in the second cache."""
+MOST_ROWS = 16
+"""Rows of a tile, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """stage[outer..., row, column] = body, in which the reduction sums a * b.
+
+    a depends on the row and not on the column, b on the column and not on the row.
+    """
+
+    stage: Compute
+    body: Expr
+    reduce: Reduce
+    a: Expr
+    b: Expr
+    depth: Axis
+
+    @property
+    def row(self) -> Axis:
+        return self.stage.axes[-2]
+
+    @property
+    def column(self) -> Axis:
+        return self.stage.axes[-1]
+
+    @property
+    def outer(self) -> tuple[Axis, ...]:
+        return self.stage.axes[:-2]
+
+    @property
+    def b_is_contiguous(self) -> bool:
+        if not (isinstance(self.b, Read) and len(self.b.indices) == 1):
+            return False
+        return affine(self.b.indices[0]).coefficient(self.column) == 1
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The first product, the stages along its rows, and perhaps a product along these.
+
+    `rows` ends with the factor of the second product as a stage of its own, if there is one.
+    """
+
+    task: Task
+    first: Product
+    rows: Rows
+    second: Product | None
+
+    @property
+    def between(self) -> Compute | None:
+        """What the second product reads."""
+        return self.rows.stages[-1] if self.second is not None else None
+
+
+def find_attention(task: Task) -> Attention | None:
+    """The task as products and row stages, or None."""
+    found = [t for t in stages(task.outputs) if isinstance(t, Compute)]
+    if len(task.outputs) != 1 or len(found) < 3 or any(map(finds_positions, found)):
+        return None
+    first = _product(found[0], task)
+    if first is None or any(isinstance(t, Compute) for t in _tensors(found[0].body)):
+        return None
+    second = _product(found[-1], task)
+    between = found[1:]
+    if second is not None:
+        factor = _factor_stage(second, found[-1])
+        between = [*found[1:-1], factor]
+        if second.depth.extent != first.column.extent or not _at_own_place(factor, first.stage):
+            return None
+    row_bytes = (first.column.extent + first.depth.extent) * first.reduce.dtype.itemsize
+    if MOST_ROWS * row_bytes > SCRATCH_BYTES:
+        return None
+    rank = len(first.stage.axes) - 1
+    if any(s.shape[:rank] != first.stage.shape[:rank] for s in between):
+        return None
+    if common_rows(between) != rank or any(t.dtype is not first.reduce.dtype for t in found):
+        return None
+    return Attention(task, first, Rows(task, tuple(between), rank), second)
+
+
+def _product(stage: Compute, task: Task) -> Product | None:
+    """The product that a stage is, its last two axes being row and column."""
+    body = flatten_accesses(stage, task)
+    reduces = [e for e in subexpressions(body) if isinstance(e, Reduce)]
+    if len(reduces) != 1 or len(stage.axes) < 2 or min(stage.shape[-2:]) < 2:
+        return None
+    (reduce,) = reduces
+    axes = [x for x in reduce.axes if x.extent > 1]
+    if len(axes) != 1 or reduce.kind != "sum" or not reduce.dtype.is_float:
+        return None
+    (depth,) = axes
+    value = substitute(reduce.value, {x: as_expr(0) for x in reduce.axes if x is not depth})
+    if not (isinstance(value, Binary) and value.op == "mul"):
+        return None
+    row, column = stage.axes[-2:]
+    for a, b in ((value.left, value.right), (value.right, value.left)):
+        in_a, in_b = free_symbols(a), free_symbols(b)
+        if {row, depth} <= in_a and {column, depth} <= in_b:
+            if column in in_a or row in in_b:
+                return None
+            return Product(stage, body, reduce, a, b, depth)
+    return None
+
+
+def _factor_stage(second: Product, stage: Compute) -> Compute:
+    """The factor of a product that depends on its rows, as a stage along them.
+
+    y[l, d] = sum(e[l, m] / t[l] * v[m, d] for m)   ->   f[l, m] = e[l, m] / t[l]
+    """
+    along = Axis("f", second.depth.extent)
+    return Compute("factor", (*stage.axes[:-1], along), substitute(second.a, {second.depth: along}))
+
+
+def _at_own_place(factor: Compute, scores: Compute) -> bool:
+    """True when it may be written over the scores: it reads them only where it writes."""
+    return all(
+        all(i is a or a.extent == 1 for i, a in zip(e.indices, factor.axes))
+        for e in subexpressions(factor.body)
+        if isinstance(e, Read) and e.tensor is scores
+    )
+
+
+def _tensors(body: Expr) -> list[Tensor]:
+    return [x.tensor for x in subexpressions(body) if isinstance(x, Read)]
+
+
+@dataclass(frozen=True)
+class AttentionTiling:
+    """The holes: tile of the first product, tile of the second, rows per block."""
+
+    mr: int
+    nv: int
+    lanes: int
+    nv2: int
+    lanes2: int
+    block: int
+
+
+# ------------------------------------------------------------------------------------ lowering
+def lower_attention(f: Attention, t: AttentionTiling, name: str) -> Kernel:
+    """The kernel of the task with the given tile sizes."""
+    return _Lowering(f, t).kernel(name)
+
+
+class _Lowering:
+    def __init__(self, f: Attention, t: AttentionTiling) -> None:
+        self.f, self.t = f, t
+        rows, p = f.first.row.extent, Var("p")
+        self.blocks = -(-rows // t.block)
+        self.p, self.batch = p, p // self.blocks
+        self.start = start_of(p % self.blocks, t.block, rows)
+        self.steps = self.blocks
+        for axis in f.first.outer:
+            self.steps *= axis.extent
+        dtype = f.first.reduce.dtype
+        self.left = Buffer("left", (t.block, f.first.depth.extent), dtype)
+        self.scores = Buffer("scores", (t.block, f.first.column.extent), dtype)
+        self.before: list[Stmt] = []
+        self.workspace: list[Buffer] = []
+
+    def kernel(self, name: str) -> Kernel:
+        f, t = self.f, self.t
+        task = f.task
+        body = [
+            self.copy_left(),
+            self.product(f.first, self.left, RegisterTile(t.mr, t.nv, t.lanes), self.keep),
+            self.row_stages(),
+        ]
+        if f.second is not None:
+            tile = RegisterTile(t.mr, t.nv2, t.lanes2)
+            body.append(self.product(f.second, self.scores, tile, self.finish))
+        inner = Allocate(self.scores, (Allocate(self.left, tuple(body)),))
+        nest = (*self.before, loop(self.p, self.steps, inner, kind="parallel"))
+        inputs, arguments = arguments_of(task, nest, {})
+        (output,) = task.outputs
+        outputs = (flat_buffer(task.buffers[output]),)
+        program = Program(name, inputs, outputs, nest, tuple(self.workspace))
+        return Kernel(program, arguments, task.outputs)
+
+    def where(self, g: Product, row: Expr, **positions: Expr) -> dict[Expr, Expr]:
+        """The axes of a product at a row of this step's block."""
+        env: dict[Expr, Expr] = {**split_index(self.batch, g.outer), g.row: self.start + row}
+        if "column" in positions:
+            env[g.column] = positions["column"]
+        if "depth" in positions:
+            env[g.depth] = positions["depth"]
+        return env
+
+    def copy_left(self) -> Stmt:
+        """The rows of the left factor side by side, whatever stood in front of the product."""
+        g, r = self.f.first, Var("r")
+
+        def store(k: Expr) -> Stmt:
+            return Store(self.left, (r, k), substitute(g.a, self.where(g, r, depth=k)))
+
+        return loop(r, self.t.block, *along(g.depth.extent, self.t.lanes, store))
+
+    def row_stages(self) -> Stmt:
+        f, t, r = self.f, self.t, Var("r")
+        row = self.batch * f.first.row.extent + self.start + r
+        kept: dict[Tensor, tuple[Buffer, Expr]] = {f.first.stage: (self.scores, r)}
+        if f.between is not None:
+            kept[f.between] = (self.scores, r)
+        writer = RowWriter(f.rows, RowTiling(t.lanes, vectors=4, rows_per_step=1), row, kept)
+        body: tuple[Stmt, ...] = tuple(s for stage in f.rows.stages for s in writer.stage(stage))
+        for buffer in writer.scratch:
+            body = (Allocate(buffer, body),)
+        return loop(r, t.block, *body)
+
+    def product(
+        self,
+        g: Product,
+        left: Buffer,
+        tile: RegisterTile,
+        store: Callable[[Product, Expr, Expr, Expr], Stmt],
+    ) -> Stmt:
+        """All tiles of the block: panels of b outermost, so that each is used while in L1."""
+        panel, io, k = Var("panel"), Var("io"), Var("k")
+        row = start_of(io, tile.mr, self.t.block) + tile.i
+        column = start_of(panel, tile.width, g.column.extent) + tile.column
+        if g.b_is_contiguous:
+            b = substitute(g.b, self.where(g, row, column=column, depth=k))
+        else:
+            b = Read(self.pack(g, tile), (self.batch, panel, k, tile.column))
+        body = tile.multiply(
+            left[row, k], b, [(k, g.depth.extent)], lambda total: store(g, total, row, column)
+        )
+        tiles, panels = -(-self.t.block // tile.mr), -(-g.column.extent // tile.width)
+        return loop(panel, panels, loop(io, tiles, body))
+
+    def pack(self, g: Product, tile: RegisterTile) -> Buffer:
+        """b in panels [batch, panel, k, column within the panel], copied before the steps."""
+        batch = Axis("pb", self.steps // self.blocks)
+        panel = Axis("pp", -(-g.column.extent // tile.width))
+        k, column = Axis("pk", g.depth.extent), Axis("pc", tile.width)
+        env: dict[Expr, Expr] = {
+            **split_index(batch, g.outer),
+            g.depth: k,
+            g.column: start_of(panel, tile.width, g.column.extent) + column,
+        }
+        packed = Compute("panels", (batch, panel, k, column), substitute(g.b, env))
+        store = Buffer(f"panels{len(self.workspace)}", packed.shape, packed.dtype)
+        self.before.append(copy_panels(store, packed))
+        self.workspace.append(store)
+        return store
+
+    def keep(self, g: Product, total: Expr, row: Expr, column: Expr) -> Stmt:
+        """The epilogue of the first product, into the block's scores."""
+        return Store(self.scores, (row, column), self.value(g, total, row, column))
+
+    def finish(self, g: Product, total: Expr, row: Expr, column: Expr) -> Stmt:
+        """The epilogue of the second product, into the output."""
+        output = self.f.task.buffers[g.stage]
+        env = self.where(g, row, column=column)
+        address = substitute(address_form(output, g.stage.axes).expr(), env)
+        return Store(flat_buffer(output), (address,), self.value(g, total, row, column))
+
+    def value(self, g: Product, total: Expr, row: Expr, column: Expr) -> Expr:
+        finished = map_expr(g.body, lambda e: total if e is g.reduce else None)
+        return substitute(finished, self.where(g, row, column=column))
+
+
+def along(extent: int, lanes: int, store: Callable[[Expr], Stmt]) -> list[Stmt]:
+    """Vector stores along a run: whole vectors, then one of what is left."""
+    n, lane = Var("n"), Var("lane")
+    found: list[Stmt] = []
+    if extent >= lanes:
+        vector = loop(lane, lanes, store(n * lanes + lane), kind="vector")
+        found.append(loop(n, extent // lanes, vector))
+    if rest := extent % lanes:
+        found.append(loop(lane, rest, store(lane + (extent - rest)), kind="vector"))
+    return found

@@ -1,0 +1,89 @@
+"""What an attention schedule should cost, for a whole population at once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.schedule.attention import MOST_ROWS, SCRATCH_BYTES, Attention, Product
+from whet.schedule.model import lanes_for
+from whet.schedule.rates import rates_of
+from whet.schedule.rows_model import stage_cycles
+from whet.schedule.work import halvings, shared_out
+
+STREAMED = 0.6
+"""What arrives from the second cache while tiles are computed, against what could."""
+TILE_CYCLES = 12.0
+"""Loops and addresses around a tile."""
+MIN_CHAINS = 10
+COPY_CYCLES = 0.5
+"""To bring an element into a panel."""
+
+
+def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Array]:
+    """Every tile that the registers allow, and blocks from all rows down to one tile."""
+    first = f.first
+    rows, columns = first.row.extent, first.column.extent
+    item = first.reduce.dtype.itemsize
+    lanes = lanes_for(columns, first.reduce.dtype.bits, target)
+    registers = target.vector_registers
+    found = []
+    for mr in range(1, min(rows, MOST_ROWS) + 1):
+        lanes2, nv2 = 1, 1
+        if f.second is not None:
+            width = f.second.column.extent
+            lanes2 = lanes_for(width, first.reduce.dtype.bits, target)
+            nv2 = max(1, min((registers - 1) // (mr + 1), width // lanes2))
+        for nv in range(1, min(6, columns // lanes) + 1):
+            # With fewer sums than this at once, each waits for its last multiply-add.
+            enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
+            if mr * nv + nv + 1 > registers or mr * nv < enough:
+                continue
+            sizes = {max(mr, -(-n // mr) * mr) for n in halvings(rows)} | {rows}
+            for block in sorted(sizes):
+                fits = block * (columns + first.depth.extent) * item <= SCRATCH_BYTES
+                if block <= rows and fits:
+                    found.append((mr, nv, lanes, nv2, lanes2, block))
+    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block")
+    return dict(zip(names, np.array(found, dtype=np.int64).reshape(-1, len(names)).T))
+
+
+def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    first, rates = f.first, rates_of(target)
+    block, batch = holes["block"], math.prod(a.extent for a in first.outer)
+    steps = batch * -(-first.row.extent // block)
+    cycles = _tiles(first, target, holes["mr"], holes["nv"], holes["lanes"], block)
+    cycles = cycles + block * first.depth.extent * COPY_CYCLES
+    vectors = np.full(len(block), 4)
+    for stage in f.rows.stages:
+        cycles = cycles + block * stage_cycles(f.rows, stage, rates, holes["lanes"], vectors)
+    cycles = cycles * steps + batch * _copied(first)
+    if f.second is not None:
+        tiles = _tiles(f.second, target, holes["mr"], holes["nv2"], holes["lanes2"], block)
+        cycles = cycles + tiles * steps + batch * _copied(f.second)
+    return shared_out(cycles, steps, threads, target)
+
+
+def _tiles(g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block: Array) -> Array:
+    """Cycles for all tiles of a block."""
+    rates, bits = rates_of(target), g.reduce.dtype.bits
+    passes = rates.passes(lanes, bits)
+    fma = mr * nv * passes / rates.operations
+    loads = (mr + nv * rates.load_passes(lanes, bits)) / rates.loads
+    cycle = np.maximum(np.maximum(fma, loads), rates.latency)
+    count = -(-block // mr) * -(-g.column.extent // (nv * lanes))
+    panel = g.depth.extent * nv * lanes * g.reduce.dtype.itemsize
+    # A panel that every tile reads anew from the second cache must arrive as fast as it is used.
+    arrival = np.where(panel <= target.l1d_bytes // 2, 0.0, panel / (STREAMED * rates.l2_bytes))
+    tile = np.maximum(cycle * g.depth.extent, arrival) + TILE_CYCLES + mr * nv * passes * 2
+    result: Array = count * tile
+    return result
+
+
+def _copied(g: Product) -> float:
+    """Cycles to bring the right factor of one batch into panels."""
+    return 0.0 if g.b_is_contiguous else g.depth.extent * g.column.extent * COPY_CYCLES
