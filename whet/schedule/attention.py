@@ -26,8 +26,9 @@ from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
-from whet.schedule.contraction import copy_panels
+from whet.schedule.contraction_lowering import copy_panels
 from whet.schedule.kernel import Kernel
+from whet.schedule.model import longest_sum
 from whet.schedule.nest import arguments_of, loop, split_index, start_of
 from whet.schedule.rows import Rows, RowTiling, RowWriter, finds_positions
 from whet.schedule.tile import RegisterTile
@@ -261,8 +262,13 @@ class _Lowering:
             b = substitute(g.b, self.where(g, row, column=column, depth=k))
         else:
             b = Read(self.pack(g, tile), (self.batch, panel, k, tile.column))
+        terms = longest_sum(g.depth.extent, g.reduce.dtype)
         body = tile.multiply(
-            left[row, k], b, [(k, g.depth.extent)], lambda total: store(g, total, row, column)
+            left[row, k],
+            b,
+            [(k, g.depth.extent)],
+            lambda total: store(g, total, row, column),
+            terms=terms,
         )
         tiles, panels = -(-self.t.block // tile.mr), -(-g.column.extent // tile.width)
         return loop(panel, panels, loop(io, tiles, body))
