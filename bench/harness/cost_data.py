@@ -1,8 +1,8 @@
 """Measured candidates of many tasks: what cost models are taught with and judged by.
 
 Tasks come from networks and single operators; every third one, by its digest, is held out: no
-model sees it before it is judged on it.  Candidates are chosen by chance, the sketch by the
-logarithm of how many it offers, so that large spaces do not crowd out small ones.
+model sees it before it is judged on it.  Candidates are chosen by chance, the sketch by the root
+of how many it offers, so that large spaces do not crowd out small ones.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def chance(subject: Subject, count: int, seed: int = 0) -> list[tuple[int, int]]
     """Distinct candidates as batch and row, always the same ones for a seed."""
     rng = np.random.default_rng([seed, int(subject.task.key[:8], 16)])
     sizes = np.array([len(b) for b in subject.batches])
-    share = np.log1p(sizes) / np.log1p(sizes).sum()
+    share = np.sqrt(sizes) / np.sqrt(sizes).sum()
     found: dict[tuple[int, int], None] = {}
     for _ in range(20 * count):
         if len(found) == count:

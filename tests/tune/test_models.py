@@ -1,0 +1,198 @@
+"""Cost models: what they learn from times that are made up, and how they are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.schedule.small_tasks import matmul
+from whet.core.errors import WhetError
+from whet.core.target import PRESETS
+from whet.core.types import Array
+from whet.db.store import Database
+from whet.schedule.sketch import find_sketch
+from whet.tune.models.analytic import Analytic
+from whet.tune.models.boosting import TreeSettings
+from whet.tune.models.kept import KIND, keep_model, kept_model
+from whet.tune.models.protocol import Batch, CostModel, Learner, Trials, make_batch
+from whet.tune.models.ranking import RankingLearner, discount_after
+from whet.tune.models.samples import gather
+from whet.tune.models.trees import (
+    CorrectionLearner,
+    SummedTrees,
+    ThroughputLearner,
+    _correction_error,
+    _gradient,
+    _weights,
+)
+
+TARGET = PRESETS["x86-64-v3"]
+QUICK = TreeSettings(rounds=40, least_rows=3)
+SHAPES = [
+    (24, 32, 16), (30, 48, 20), (16, 64, 24), (40, 40, 12), (28, 56, 32), (20, 96, 28),
+    (36, 24, 18), (48, 32, 10), (18, 72, 14), (26, 48, 36), (44, 64, 22), (32, 80, 26),
+]  # fmt: skip
+
+
+def drawn(shape: tuple[int, int, int], count: int, seed: int = 0) -> Batch:
+    task, sketch = matmul(*shape), find_sketch("contraction")
+    holes = sketch.space(sketch.fits(task), TARGET, 2)
+    rows = np.random.default_rng(seed).integers(0, len(holes["mr"]), count)
+    few = {name: column[rows] for name, column in holes.items()}
+    return make_batch(task, "contraction", few, TARGET, 2)
+
+
+def made_up(batch: Batch) -> Array:
+    """The analytic model would be right, were it not that many rows in a tile are bad."""
+    slow = 1.0 + 3.0 * (batch.holes["mr"] > 4) + 0.5 * (batch.holes["nv"] == 1)
+    return batch.draft * slow
+
+
+def trials(shapes: list[tuple[int, int, int]], count: int = 40) -> list[Trials]:
+    found = [drawn(shape, count, n) for n, shape in enumerate(shapes)]
+    return [Trials(batch, made_up(batch)) for batch in found]
+
+
+def accuracy(model: CostModel, one: Trials) -> float:
+    """The share of pairs, more than a twentieth apart, in the right order."""
+    scores = model.scores(one.batch)
+    apart = one.seconds[:, None] * 1.05 < one.seconds[None]
+    return float((scores[:, None] > scores[None])[apart].mean())
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        CorrectionLearner(settings=QUICK),
+        CorrectionLearner(rows="statements", settings=QUICK),
+        ThroughputLearner(settings=TreeSettings(rounds=80, least_rows=3)),
+        RankingLearner("itervar", settings=TreeSettings(rounds=60, leaves=15, least_rows=3)),
+        RankingLearner("curve", settings=TreeSettings(rounds=60, leaves=15, least_rows=3)),
+    ],
+)
+def test_what_was_learned_holds_for_other_tasks(learner: Learner) -> None:
+    model = learner.fit(trials(SHAPES[:9]))
+    others = trials(SHAPES[9:])
+    analytic = np.mean([accuracy(Analytic(), one) for one in others])
+    learned = np.mean([accuracy(model, one) for one in others])
+    assert learned > analytic + 0.05
+    assert learned > 0.85
+
+
+def test_knobs_order_the_candidates_of_a_task() -> None:
+    known, other = drawn(SHAPES[0], 60, 1), drawn(SHAPES[0], 60, 2)
+    settings = TreeSettings(rounds=60, leaves=7, least_rows=3)
+    model = RankingLearner("knob", settings=settings).fit([Trials(known, made_up(known))])
+    asked = Trials(other, made_up(other))
+    assert accuracy(model, asked) > max(0.75, accuracy(Analytic(), asked))
+
+
+def test_knobs_of_several_sketches_do_not_compare() -> None:
+    one = drawn(SHAPES[0], 20)
+    sketch = find_sketch("rows")
+    holes = sketch.space(sketch.fits(one.task), TARGET, 2)
+    two = make_batch(one.task, "rows", holes, TARGET, 2)
+    with pytest.raises(WhetError, match="WH2121"):
+        RankingLearner("knob").fit([Trials(one, made_up(one)), Trials(two, two.draft)])
+
+
+def test_gradients_are_those_of_the_loss() -> None:
+    samples = gather(trials(SHAPES[:2], 6), Analytic(), "statements")
+    predicted = np.random.default_rng(0).standard_normal(len(samples.owners))
+
+    def loss(p: Array) -> float:
+        wrong = _correction_error(samples, samples.total(p))
+        return float((_weights(samples) * wrong**2).sum() / 2)
+
+    first, second = _gradient(samples, _correction_error)(predicted)
+    assert (second > 0).all()
+    for row in range(0, len(predicted), 3):
+        step = np.zeros(len(predicted))
+        step[row] = 1e-5
+        slope = (loss(predicted + step) - loss(predicted - step)) / 2e-5
+        assert first[row] == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_labels_follow_from_the_best_so_far() -> None:
+    (one,) = trials(SHAPES[:1], 10)
+    before = gather([one], Analytic(), "programs").throughput
+    assert before.max() == 1
+    faster = Trials(one.batch, np.append(one.seconds[:-1], one.seconds.min() / 2))
+    after = gather([faster], Analytic(), "programs").throughput
+    assert after[:-1] == pytest.approx(before[:-1] / 2)
+    failed = Trials(one.batch, np.append(one.seconds[:-1], np.inf))
+    assert gather([failed], Analytic(), "programs").throughput[-1] == 0
+
+
+@pytest.mark.parametrize("learner", [CorrectionLearner(), ThroughputLearner(), RankingLearner()])
+def test_too_few_trials_teach_nothing(learner: Learner) -> None:
+    batch = drawn(SHAPES[0], 20)
+    seconds = np.full(20, np.inf)
+    seconds[:5] = made_up(batch)[:5]
+    assert isinstance(learner.fit([Trials(batch, seconds)]), Analytic)
+
+
+def test_a_task_corrects_what_others_taught() -> None:
+    base = CorrectionLearner(settings=QUICK).fit(trials(SHAPES[:9]))
+    batch = drawn(SHAPES[10], 48)
+    odd = Trials(batch, made_up(batch) * (1.0 + 2.0 * (batch.holes["nv"] == 2)))
+    both = CorrectionLearner(base, settings=QUICK).fit([odd])
+    assert accuracy(both, odd) > accuracy(base, odd)
+
+
+def test_a_base_model_is_discounted() -> None:
+    assert discount_after(0) == 1
+    assert discount_after(64) == 0.5
+    assert discount_after(1000) == 0
+    base = RankingLearner("curve", settings=QUICK).fit(trials(SHAPES[:9]))
+    (one,) = trials(SHAPES[10:11], 16)
+    model = RankingLearner("curve", base, TreeSettings(rounds=3, least_rows=3)).fit([one])
+    plain = RankingLearner("curve", None, TreeSettings(rounds=3, least_rows=3)).fit([one])
+    other = Trials(drawn(SHAPES[10], 60, 5), made_up(drawn(SHAPES[10], 60, 5)))
+    assert accuracy(model, other) > accuracy(plain, other)
+    assert RankingLearner("curve", base).fit([Trials(one.batch, np.full(16, np.inf))]) is base
+
+
+# ---------------------------------------------------------------------------------------- keeping
+def fitted() -> SummedTrees:
+    model = CorrectionLearner(settings=QUICK).fit(trials(SHAPES[:3]))
+    assert isinstance(model, SummedTrees)
+    return model
+
+
+def test_a_kept_model_says_the_same(tmp_path: Path) -> None:
+    model, batch = fitted(), drawn(SHAPES[5], 50)
+    with Database(tmp_path / "m.db") as database:
+        assert kept_model(database, TARGET) is None
+        keep_model(database, TARGET, model)
+        found = kept_model(database, TARGET)
+        assert found is not None
+        assert np.array_equal(found.scores(batch), model.scores(batch))
+        assert kept_model(database, PRESETS["x86-64-v4"]) is None
+
+
+def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
+    with Database(tmp_path / "m.db") as database:
+        keep_model(database, TARGET, fitted())
+        data = database.model(TARGET, KIND)
+        assert data is not None
+        database.add_model(TARGET, KIND, data.replace(b"leaf_value=", b"leaf_value=9", 1))
+        with pytest.raises(WhetError, match="WH4101"):
+            kept_model(database, TARGET)
+        database.add_model(TARGET, KIND, b"nonsense")
+        with pytest.raises(WhetError, match="WH4101"):
+            kept_model(database, TARGET)
+
+
+def test_a_model_of_other_features_is_none(tmp_path: Path) -> None:
+    with Database(tmp_path / "m.db") as database:
+        keep_model(database, TARGET, fitted())
+        data = database.model(TARGET, KIND)
+        assert data is not None
+        first, _, text = data.partition(b"\n")
+        header = json.loads(first) | {"columns": "other"}
+        database.add_model(TARGET, KIND, json.dumps(header).encode() + b"\n" + text)
+        assert kept_model(database, TARGET) is None

@@ -1,0 +1,1 @@
+"""Numbers that describe candidates, for whole populations at once: what learned models see."""
