@@ -21,7 +21,7 @@ from whet.ir.affine import affine
 from whet.ir.expr import Binary, Const, Expr, Read, Select
 from whet.ir.tensor import Placeholder
 from whet.tasks.layout import Layouts, strides_of
-from whet.tasks.structure import Structure, structure_of
+from whet.tasks.structure import Structure, structure_of, transposition_of
 from whet.tasks.task import Border
 
 
@@ -136,7 +136,26 @@ class _Placer:
             return made
         plain = v not in self.border and v not in self.layouts.inner
         is_output = v in self.graph.outputs and plain
-        return self.own(v, "output" if is_output else "arena")
+        return self.in_output(v) or self.own(v, "output" if is_output else "arena")
+
+    def in_output(self, v: Value) -> Place | None:
+        """Memory of the caller's for a value that an output is a mere transposition of."""
+        if v in self.border or v in self.graph.outputs:
+            return None
+        t = v.tensor_type
+        strides, offset, size = strides_of(t.shape, self.layouts.inner.get(v), None)
+        for output in self.graph.outputs:
+            node = output.node if isinstance(output, Result) else None
+            if node is None or node.inputs != (v,) or output in self.border:
+                continue
+            s = structure_of(node)
+            order = transposition_of(s) if s is not None else None
+            row_major = strides_of(output.tensor_type.shape, None, None)[0]
+            if order is not None and tuple(strides[axis] for axis in order) == row_major:
+                storage = Storage("output", size, t.dtype, output)
+                self.result.places[v] = Place(storage, strides, offset)
+                return self.result.places[v]
+        return None
 
     # --------------------------------------------------------------------------------- views
     def try_view(self, node: Node) -> bool:

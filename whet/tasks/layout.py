@@ -20,6 +20,7 @@ from whet.tasks.structure import (
     axes_without_gaps,
     has_dense_window,
     structure_of,
+    transposition_of,
     vector_axis_of_contraction,
     zero_border,
 )
@@ -129,7 +130,8 @@ def _worth_converting(
     """The wishes of parts of the graph that gain from another layout.
 
     A product without a window runs as well along either axis, so parts that hold nothing else
-    stay as they are and need no conversion at the model's edges, unless their rows are short.
+    stay as they are and need no conversion at the model's edges, unless their rows are short or
+    the edges have the other layout already.
     """
     part = _Parts()
     wanting: list[Value] = []
@@ -142,8 +144,38 @@ def _worth_converting(
         wishes = any(_short_rows(v.tensor_type.shape, inner[v]) for v in node.results if v in inner)
         if has_dense_window(s) or axes_without_gaps(s) or wishes:
             wanting += node.results
-    gaining = {part.root(v) for v in wanting}
+    gaining = {part.root(v) for v in wanting} | _moved_at_the_edges(graph, found, inner, part)
     return {v: axis for v, axis in inner.items() if part.root(v) in gaining}
+
+
+def _moved_at_the_edges(
+    graph: Graph, found: Mapping[Node, Structure | None], inner: dict[Value, int], part: _Parts
+) -> set[Value]:
+    """Parts whose wishes the model's edges fulfil more often than not.
+
+    x[n, h, w, c] transposed to [n, c, h, w] has its channels last in memory: nothing moves.
+    """
+    balance: dict[Value, int] = {}
+    for v, axis in inner.items():
+        if (v in graph.inputs or v in graph.outputs) and not _is_row_major(
+            v.tensor_type.shape, axis
+        ):
+            balance[part.root(v)] = balance.get(part.root(v), 0) - 1
+    for node, s in found.items():
+        order = transposition_of(s) if s is not None else None
+        if not order:
+            continue
+        source, result = node.inputs[0], node.results[0]
+        last = len(order) - 1
+        if (
+            source in graph.inputs
+            and order[last] != last
+            and inner.get(result) == order.index(last)
+        ):
+            balance[part.root(result)] = balance.get(part.root(result), 0) + 1
+        if result in graph.outputs and order[last] != last and inner.get(source) == order[last]:
+            balance[part.root(source)] = balance.get(part.root(source), 0) + 1
+    return {root for root, count in balance.items() if count > 0}
 
 
 def _short_rows(shape: Shape, axis: int) -> bool:

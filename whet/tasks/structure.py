@@ -72,6 +72,19 @@ def _structure(op: Op, types: tuple[TensorType, ...]) -> Structure | None:
     return Structure(inputs, op.compute_tensors(inputs))
 
 
+def transposition_of(s: Structure) -> tuple[int, ...] | None:
+    """For every axis of the result the axis of the input that it is, if it is nothing else."""
+    if len(s.computes) != 1 or len(s.inputs) != 1:
+        return None
+    (stage,) = s.computes
+    if not isinstance(stage.body, Read) or stage.body.tensor is not s.inputs[0]:
+        return None
+    indices = stage.body.indices
+    if len(indices) != len(stage.axes) or any(a not in indices for a in stage.axes):
+        return None
+    return tuple(indices.index(a) for a in stage.axes)
+
+
 def _static_read(read: Read) -> bool:
     """True when the position does not depend on data."""
     return not any(isinstance(e, Read) for i in read.indices for e in subexpressions(i))
