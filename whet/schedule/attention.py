@@ -285,7 +285,7 @@ class _Lowering:
         }
         packed = Compute("panels", (batch, panel, k, column), substitute(g.b, env))
         store = Buffer(f"panels{len(self.workspace)}", packed.shape, packed.dtype)
-        self.before.append(copy_panels(store, packed))
+        self.before.append(copy_panels(store, packed, tile.lanes))
         self.workspace.append(store)
         return store
 

@@ -11,6 +11,7 @@ from whet.schedule.contraction import BESIDE, Contraction, Tiling
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.tile import RegisterTile, nested
+from whet.schedule.turned import turned_axis, turned_copy
 
 
 def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
@@ -58,7 +59,7 @@ class _Lowering:
             if c.b_is_constant:
                 known[store] = packed
             else:
-                before, workspace = (copy_panels(store, packed),), (store,)
+                before, workspace = (copy_panels(store, packed, t.lanes),), (store,)
         elif t.pack_b == BESIDE:
             step = self.beside(in_place=in_place)
         else:
@@ -169,12 +170,24 @@ def pack_panels(c: Contraction, width: int) -> Compute:
     return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
 
 
-def copy_panels(store: Buffer, packed: Compute) -> Stmt:
+def copy_panels(store: Buffer, packed: Compute, lanes: int) -> Stmt:
     """The statements that bring b into panels at run time, one panel per parallel step."""
     variables = [Var(f"b{n}") for n in range(len(packed.axes))]
-    env = dict(zip(packed.axes, variables))
-    nest: Stmt = Store(store, tuple(variables), substitute(packed.body, env))
-    nest = loop(variables[-1], packed.axes[-1].extent, nest, kind="vector")
-    for var, axis in zip(reversed(variables[1:-1]), reversed(packed.axes[1:-1])):
-        nest = loop(var, axis.extent, nest)
+    env: dict[Expr, Expr] = dict(zip(packed.axes, variables))
+    inner = set(variables[1:])
+    nest: Stmt | None = None
+    depth = turned_axis(packed.body, packed.axes[-1], packed.axes[1:-1])
+    if depth is not None:
+        column = packed.axes[-1]
+        nest = turned_copy(store, tuple(variables), substitute(packed.body, env),
+                           (column, env[column]), (depth, env[depth]), lanes)  # fmt: skip
+    if nest is not None and depth is not None:
+        inner -= {env[depth], variables[-1]}
+    else:
+        nest = Store(store, tuple(variables), substitute(packed.body, env))
+        nest = loop(variables[-1], packed.axes[-1].extent, nest, kind="vector")
+        inner -= {variables[-1]}
+    for var, axis in zip(reversed(variables), reversed(packed.axes)):
+        if var in inner:
+            nest = loop(var, axis.extent, nest)
     return loop(variables[0], packed.axes[0].extent, nest, kind="parallel")
