@@ -92,3 +92,28 @@ def test_roulette_stands_scores_of_any_size() -> None:
 def test_a_table_of_one_row_has_no_mutants() -> None:
     table = Table("one", {"a": np.array([3])}, np.ones(1))
     assert mutate(table, table.matrix, np.random.default_rng(0)).tolist() == [[3]]
+
+
+def test_holes_that_a_structure_does_not_have_are_left_alone() -> None:
+    """Two structures in one table: the second has no hole b, the first no hole c."""
+    first, second = grid(a=6, b=6), grid(a=6, c=6)
+    zero = np.zeros(36, np.int64)
+    holes = {
+        "which": np.repeat([7, 9], 36),
+        "a": np.concatenate([first["a"], second["a"]]),
+        "b": np.concatenate([first["b"], zero]),
+        "c": np.concatenate([zero, second["c"]]),
+    }
+    table = Table("two", holes, np.ones(72))
+    table.structure = np.array([True, False, False, False])
+    assert table.shapes.moves.tolist()[:2] == [
+        [False, True, True, False],
+        [False, True, False, True],
+    ]
+    rng = np.random.default_rng(0)
+    children = mutate(table, table.matrix, rng, {"jump": 1.0})
+    assert (children[:, 0] == table.matrix[:, 0]).all()
+    assert np.all(np.sum(children != table.matrix, axis=1) == 1)
+    switched = mutate(table, table.matrix, rng, {"structure": 1.0})
+    assert set(switched[:, 0]) == {7, 9}
+    assert table.legal(switched).all()

@@ -77,6 +77,7 @@ def test_draft_takes_what_the_model_likes() -> None:
     worst = max(space.cost(r) for r in rows)
     assert len(rows) == 8
     assert worst < 1e5 * 1.02**9
+    assert space.cost(rows[0]) == space.tables[0].costs.min(), "the favourite itself is tried"
 
 
 def test_chance_gives_every_sketch_its_share() -> None:

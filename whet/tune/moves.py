@@ -26,7 +26,7 @@ another down (factors of tiles against each other, Ansor 5.1), one structural ho
 PRESSURE = 8.0
 """How much the faster are preferred as parents.  Ansor's 1 is too little for few generations: on
 twenty independent holes the best after four is three times as far from the optimum."""
-REDRAWS = 3
+REDRAWS = 6
 """How often a mutant that is illegal is drawn anew."""
 
 
@@ -37,48 +37,60 @@ def mutate(
 
     (mr=6, nv=2)  ->  (7, 2) by a step, (12, 2) by a jump, (8, 1) by a trade
     """
-    children, holes = _mutants(table, parents, rng, kinds)
-    illegal = np.flatnonzero(~table.legal(children))
-    if not table.is_open:
-        children[illegal] = table.repair(children[illegal], holes[illegal])
-        return children
-    for _ in range(REDRAWS):
-        if not len(illegal):
+    odds = np.array(list(kinds.values()))
+    drawn = rng.choice(len(odds), size=len(parents), p=odds / odds.sum())
+    kind = np.array(list(kinds))[drawn]
+    rare = (kind == "structure") & (len(table.shapes.rows) > 1)
+    children = parents.copy()
+    children[rare] = _restructured(table, parents[rare], rng)
+    left = np.flatnonzero(~rare)
+    for _ in range(REDRAWS if table.is_open else 1):
+        if not len(left):
             break
-        children[illegal], _ = _mutants(table, parents[illegal], rng, kinds)
-        illegal = illegal[~table.legal(children[illegal])]
-    children[illegal] = parents[illegal]
+        children[left], holes = _moved(table, parents[left], kind[left], rng)
+        illegal = ~table.legal(children[left])
+        left, holes = left[illegal], holes[illegal]
+    if len(left) and not table.is_open:
+        children[left] = table.repair(children[left], holes)
+    elif len(left):
+        children[left] = parents[left]
     return children
 
 
-def _mutants(
-    table: Table, parents: Array, rng: np.random.Generator, kinds: Mapping[str, float]
+def _restructured(table: Table, parents: Array, rng: np.random.Generator) -> Array:
+    """The same candidates with another structure; where that is illegal, any others of it."""
+    shapes = table.shapes
+    chosen = rng.integers(len(shapes.rows), size=len(parents))
+    examples = np.array([rng.choice(shapes.rows[n]) for n in chosen], np.int64)
+    others = table.matrix[examples]
+    children = np.where(table.structure, others, parents)
+    illegal = ~table.legal(children)
+    children[illegal] = others[illegal]
+    return children
+
+
+def _moved(
+    table: Table, parents: Array, kind: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """One child per parent, legal or not, and the holes that were moved."""
+    count, every = len(parents), np.arange(len(parents))
     sizes = np.array([len(v) for v in table.values])
-    numeric = np.flatnonzero((sizes > 1) & ~table.structure)
-    structural = np.flatnonzero((sizes > 1) & table.structure)
-    count = len(parents)
-    if not count or not len(numeric) + len(structural):
-        return parents.copy(), np.zeros(count, np.int64)
-    odds = np.array(list(kinds.values()))
-    kind = np.array(list(kinds))[rng.choice(len(odds), size=count, p=odds / odds.sum())]
-    rare = (kind == "structure") & (len(structural) > 0) | (len(numeric) == 0)
-    hole = _draw(numeric, count, rng)
-    hole = np.where(rare, _draw(structural, count, rng), hole)
-    every = np.arange(count)
+    # Only holes that have several values in the structure of the parent are moved.
+    active = table.shapes.moves[table.shapes.of(parents[:, table.structure])]
+    lots = np.where(active, rng.random(active.shape), -1.0)
+    hole = np.argmax(lots, axis=1)
+    lots[every, hole] = -1.0
+    other = np.argmax(lots, axis=1)
     ranks = table.ranks(parents)
     here, size = ranks[every, hole], sizes[hole]
     step = rng.choice([-1, 1], size=count)
     step = np.where((here + step < 0) | (here + step >= size), -step, step)
     elsewhere = (here + 1 + rng.integers(np.maximum(size - 1, 1))) % size
-    steps = ~rare & np.isin(kind, ("step", "trade"))
-    ranks[every, hole] = np.where(steps, here + step, elsewhere)
-    if len(numeric) > 1:
-        other = _draw(numeric, count, rng)
-        trades = steps & (kind == "trade") & (other != hole)
-        moved = np.clip(ranks[every, other] - step, 0, sizes[other] - 1)
-        ranks[every, other] = np.where(trades, moved, ranks[every, other])
+    near = np.isin(kind, ("step", "trade")) & (size > 1)
+    ranks[every, hole] = np.where(near, here + step, elsewhere)
+    trades = near & (kind == "trade") & (lots[every, other] >= 0)
+    moved = np.clip(ranks[every, other] - step, 0, sizes[other] - 1)
+    ranks[every, other] = np.where(trades, moved, ranks[every, other])
     return _values(table, ranks), hole
 
 
@@ -121,10 +133,6 @@ def breed(
     mothers, fathers = (parents[roulette(scores, count - mutants, rng)] for _ in range(2))
     children = mutate(table, parents[roulette(scores, mutants, rng)], rng)
     return np.concatenate([children, cross(table, mothers, fathers, rng)])
-
-
-def _draw(holes: Array, count: int, rng: np.random.Generator) -> Array:
-    return holes[rng.integers(len(holes), size=count)] if len(holes) else np.zeros(count, np.int64)
 
 
 def _values(table: Table, ranks: Array) -> Array:

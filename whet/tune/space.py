@@ -13,7 +13,7 @@ it may be a candidate.  Open tables grow by the rows that are proposed for trial
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -65,6 +65,21 @@ class Offer:
         return np.asarray(costs, np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The structures of a table's first rows: combinations of its structural holes."""
+
+    numbers: Mapping[bytes, int]
+    """By the keys of the structural holes' entries."""
+    rows: Sequence[Array]
+    moves: Array
+    """Which holes of each structure have several values, and last, which of any."""
+
+    def of(self, structural: Array) -> Array:
+        """The structures of rows, given as their structural entries; -1 where none is like it."""
+        return np.array([self.numbers.get(key, -1) for key in row_keys(structural)], np.int64)
+
+
 class Table:
     """Candidates of one sketch, with estimated nanoseconds."""
 
@@ -92,6 +107,20 @@ class Table:
         """Which holes choose between structures of the program, as the sketch says."""
         named: Collection[str] = getattr(self.offer and self.offer.sketch, "structure", ())
         return np.array([name in named for name in self.names])
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """The structures that occur."""
+        chosen = self.matrix[:, self.structure]
+        first = distinct(chosen)
+        numbers = {key: number for number, key in enumerate(row_keys(chosen[first]))}
+        owner = np.array([numbers[key] for key in row_keys(chosen)], np.int64)
+        rows = [np.flatnonzero(owner == number) for number in range(len(first))]
+        moves = [
+            [len(np.unique(c)) > 1 for c in self.matrix[r].T]
+            for r in (*rows, np.arange(len(owner)))
+        ]
+        return Shapes(numbers, rows, np.array(moves) & ~self.structure)
 
     @cached_property
     def groups(self) -> Array:
@@ -146,14 +175,14 @@ class Table:
         """Legal rows by chance; of an open table any, of a closed one no row twice."""
         if not self.is_open:
             return self.matrix[rng.permutation(len(self.matrix))[:count]]
-        found, missing = [], count
+        found, missing = [self.matrix[:0]], count
         for _ in range(DRAWS):
             columns = [v[rng.integers(len(v), size=2 * missing)] for v in self.values]
             drawn = np.stack(columns, axis=1)
             drawn = drawn[self.legal(drawn)][:missing]
             found.append(drawn)
             missing -= len(drawn)
-            if not missing:
+            if not missing or len(drawn) * DRAWS < missing:
                 break
         # Where few combinations are legal, the rows that the sketch itself drew fill up.
         rest = rng.permutation(len(self.matrix))[:missing]
@@ -208,28 +237,39 @@ class Table:
         number = int(self.intern(row)[0])
         return None if number < 0 else number
 
-    def line(self, row: int, hole: int) -> list[int]:
-        """The rows that differ from this one in one hole at most, sorted by its value."""
-        values = self.values[hole]
-        matrix = np.repeat(self.matrix[row][None], len(values), axis=0)
-        matrix[:, hole] = values
-        return [int(n) for n in self.intern(matrix) if n >= 0]
-
     def neighbours(self, row: int, distance: int = 1) -> list[int]:
         """The rows that differ in one hole, by its value so many legal steps up or down.
 
         Where a closed table has no such row because other holes depend on this one, the nearest
         row with the next value stands in.
         """
-        found = []
-        for hole in range(len(self.names)):
-            line = self.line(row, hole)
-            here = line.index(row)
-            steps = (here - distance, here + distance)
-            found += [line[n] for n in steps if 0 <= n < len(line)]
+        moves = [
+            (hole, int(values[place]))
+            for hole, (values, here) in enumerate(self._lines(row))
+            for place in (here - distance, here + distance)
+            if 0 <= place < len(values)
+        ]
+        found = [int(n) for n in self.intern(self._moved(row, moves))]
         if distance == 1 and not self.is_open:
             found += self._repaired_neighbours(row)
         return [n for n in dict.fromkeys(found) if n != row]
+
+    def _lines(self, row: int) -> list[tuple[Array, int]]:
+        """For every hole, the values that are legal beside the row's other entries, sorted, and
+        where the row's own value is among them."""
+        entries = self.matrix[row]
+        moves = [(hole, int(v)) for hole, values in enumerate(self.values) for v in values]
+        legal = self.legal(self._moved(row, moves))
+        ends = np.cumsum([len(values) for values in self.values])[:-1]
+        allowed = [v[good] for v, good in zip(self.values, np.split(legal, ends))]
+        return [(v, int(np.searchsorted(v, entry))) for v, entry in zip(allowed, entries)]
+
+    def _moved(self, row: int, moves: Sequence[tuple[int, int]]) -> Array:
+        """Copies of a row with one entry each set to a value."""
+        matrix = np.repeat(self.matrix[row][None], len(moves), axis=0)
+        for n, (hole, value) in enumerate(moves):
+            matrix[n, hole] = value
+        return matrix
 
     def _repaired_neighbours(self, row: int) -> list[int]:
         ranks = self.ranks(self.matrix[row][None])[0]
@@ -241,9 +281,8 @@ class Table:
         ]
         if not moves:
             return []
-        matrix = np.repeat(self.matrix[row][None], len(moves), axis=0)
+        matrix = self._moved(row, moves)
         holes = np.array([hole for hole, _ in moves])
-        matrix[np.arange(len(moves)), holes] = [value for _, value in moves]
         illegal = ~self.legal(matrix)
         nearest = self.repair(matrix[illegal], holes[illegal])
         return [int(n) for n in self._numbers(nearest)]
@@ -270,8 +309,8 @@ def row_keys(matrix: Array) -> list[bytes]:
 
 def distinct(matrix: Array) -> Array:
     """The first occurrence of every row, in order."""
-    if not len(matrix):
-        return np.zeros(0, np.int64)
+    if not matrix.size:  # without columns all rows are equal
+        return np.arange(min(1, len(matrix)))
     order = np.lexsort(matrix.T)  # stable: of equal rows the first comes first
     ordered = matrix[order]
     new = np.concatenate([[True], np.any(ordered[1:] != ordered[:-1], axis=1)])

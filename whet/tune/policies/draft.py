@@ -17,7 +17,7 @@ class Draft:
 
     The model is right about orders of magnitude and wrong about details, so neighbours of a
     favourite are worth little: of rows with estimates within a few percent of each other only
-    a random one is taken.
+    a random one is taken, but for the very favourite of each sketch.
     """
 
     def __init__(self, chance: float = 0.1, ratio: float = 1.02) -> None:
@@ -36,6 +36,8 @@ class Draft:
         """One row of every class of nearly equal estimates."""
         classes = np.floor(scored.scores / np.log(self.ratio)).astype(np.int64)
         shuffled = rng.permutation(len(classes))
+        if len(shuffled):
+            shuffled = np.concatenate([[np.argmax(scored.scores)], shuffled])
         _, first = np.unique(classes[shuffled], return_index=True)
         rows = shuffled[first]
         return Scored(scored.number, scored.matrix[rows], scored.scores[rows])
