@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, as_expr
@@ -69,12 +70,12 @@ class Contraction:
     def batch(self) -> int:
         return math.prod(a.extent for a in self.outer)
 
-    @property
+    @cached_property
     def b_is_constant(self) -> bool:
         known = {self.task.buffers[t].name for t in self.task.constants if t in self.task.buffers}
         return all(x.tensor.name in known for x in subexpressions(self.b) if isinstance(x, Read))
 
-    @property
+    @cached_property
     def b_is_contiguous(self) -> bool:
         """True when b can be read as vectors where it lies."""
         if not (isinstance(self.b, Read) and len(self.b.indices) == 1):

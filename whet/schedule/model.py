@@ -8,6 +8,7 @@ that they cause in each cache; ragged edges and uneven shares of the cores add w
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -179,6 +180,7 @@ def _ways_to_copy(c: Contraction, tiles: int, width: int, target: Target) -> lis
     return [IN_PLACE, AHEAD, BESIDE] if fits and tiles > 1 else [IN_PLACE, AHEAD]
 
 
+@lru_cache(maxsize=1024)
 def _spread(count: int) -> list[int]:
     """Block sizes to consider: all divisors, and powers of two."""
     found = {n for n in range(1, count + 1) if count % n == 0}

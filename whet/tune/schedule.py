@@ -50,7 +50,7 @@ def choose(
     donors = database.class_records(task.class_key, target, threads, without=task.key)
     if donors:
         space = make_space(task, target, threads, numerics)
-        first = space.find(default)
+        first = space.cheapest()
         found = transferred(space, donors, first)
         row = best_without_trials(found, first)
         if row is not None:

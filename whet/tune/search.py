@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whet.core.errors import NoCodeError, fail
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
 from whet.db.record import Record
@@ -16,7 +17,6 @@ from whet.measure.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.ops.base import Numeric
-from whet.schedule.default import default_choice
 from whet.tasks.task import Task
 from whet.tune.policies import Policy
 from whet.tune.report import Report
@@ -63,10 +63,9 @@ class Tools:
     sketches: Callable[[str], bool] = lambda name: True
     """Which sketches, by name, may be used."""
 
-    def space(self, task: Task) -> Space:
-        """The candidates of a task."""
-        whole = make_space(task, self.target, self.threads, self.numerics)
-        return Space(task, tuple(t for t in whole.tables if self.sketches(t.sketch)))
+    def allowed(self, space: Space) -> Space:
+        """The part of a space that may be used."""
+        return Space(space.task, tuple(t for t in space.tables if self.sketches(t.sketch)))
 
 
 class TaskSearch:
@@ -75,9 +74,11 @@ class TaskSearch:
     def __init__(self, weighted: WeightedTask, tools: Tools, policy: Policy) -> None:
         self.weighted, self.tools, self.policy = weighted, tools, policy
         self.task = weighted.task
-        self.space = tools.space(self.task)
-        choice = default_choice(self.task, tools.target, tools.threads, tools.numerics)
-        self.default = Candidate(choice.sketch.name, choice.holes)
+        whole = make_space(self.task, tools.target, tools.threads, tools.numerics)
+        cheapest = whole.cheapest()
+        if cheapest is None:
+            fail("WH1303", f"no sketch fits task '{weighted.name}'", kind=NoCodeError)
+        self.default, self.space = whole.candidate(cheapest), tools.allowed(whole)
         self.known: dict[Row, Timing] = {}
         self.numbers: dict[Row, int] = {}
         self.outcomes: dict[str, int] = {}
@@ -85,7 +86,7 @@ class TaskSearch:
         self.seeds: list[Row] = [] if first is None else [first]
         """What is tried before anything else."""
         self.progress = Progress(
-            self.task.operations, self.task.class_key, choice.nanoseconds * 1e-9
+            self.task.operations, self.task.class_key, whole.cost(cheapest) * 1e-9
         )
         self._resume()
         if not self.known:

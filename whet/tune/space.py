@@ -340,6 +340,11 @@ class Space:
     def cost(self, row: Row) -> float:
         return float(self.tables[row[0]].costs[row[1]])
 
+    def cheapest(self) -> Row | None:
+        """The row that the analytic model expects to be fastest: the default schedule."""
+        best = [(float(t.costs.min()), n, int(t.costs.argmin())) for n, t in enumerate(self.tables)]
+        return min(best)[1:] if best else None
+
     @property
     def size(self) -> int:
         """How many candidates have numbers: of closed tables all, of open ones those in use."""
