@@ -12,9 +12,9 @@ from whet.graph.terms import read_term
 from whet.ops.base import Law, law
 from whet.superopt.rules.files import read_candidates
 from whet.superopt.rules.rule import Rule, Variable
-from whet.superopt.verify.assign import Claim
 from whet.superopt.verify.axioms import examine, laws
 from whet.superopt.verify.bounded import check_bounded
+from whet.superopt.verify.claims import Claim
 from whet.superopt.verify.gates import claim, shared_prover, verify, verify_as_stated
 from whet.superopt.verify.identity import check_identity
 from whet.superopt.verify.prover import Prover

@@ -170,6 +170,33 @@ def evaluate(e: Expression, values: Mapping[str, Any], shapes: Mapping[str, Shap
             return _INFIX[op][1](evaluate(left, values, shapes), evaluate(right, values, shapes))
 
 
+Evaluator = Callable[[Mapping[str, Any], Mapping[str, Shape]], Any]
+
+
+def compiled(e: Expression) -> Evaluator:
+    """`evaluate` of the expression as a function, for expressions that are evaluated often."""
+    match e:
+        case Literal(value=value):
+            return lambda values, shapes: value
+        case Name(name=name):
+            return lambda values, shapes: values[name]
+        case ListOf(items=items):
+            if all(isinstance(i, Literal) for i in items):
+                known = evaluate(e, {}, {})
+                return lambda values, shapes: known
+            each = tuple(map(compiled, items))
+            return lambda values, shapes: tuple(f(values, shapes) for f in each)
+        case Measure(kind="dim", tensor=tensor, axis=Literal(value=int(axis))):
+            return lambda values, shapes: shapes[tensor][axis]
+        case Item(value=value, index=index):
+            whole, position = compiled(value), compiled(index)
+            return lambda values, shapes: whole(values, shapes)[position(values, shapes)]
+        case Infix(op=op, left=left, right=right):
+            function, a, b = _INFIX[op][1], compiled(left), compiled(right)
+            return lambda values, shapes: function(a(values, shapes), b(values, shapes))
+    return lambda values, shapes: evaluate(e, values, shapes)
+
+
 def _measure(kind: str, shape: Shape) -> Any:
     if kind == "size":
         product = 1

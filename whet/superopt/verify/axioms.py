@@ -18,7 +18,8 @@ from whet.core.digest import digest_text
 from whet.graph.laws import ReadLaw, read_law
 from whet.graph.terms import Apply, Term, subterms
 from whet.ops.base import REGISTRY, Law, Op
-from whet.superopt.verify.assign import Assignment, Claim, fits, read_assignment, search
+from whet.superopt.verify.assign import fits, search
+from whet.superopt.verify.claims import Assignment, Claim, read_assignment
 from whet.superopt.verify.extents import telling
 from whet.superopt.verify.identity import Counterexample, check_identity
 

@@ -12,10 +12,9 @@ from typing import cast
 
 import numpy as np
 
-from whet.core.types import Array
-from whet.graph.graph import Value
-from whet.superopt.verify.assign import Assignment, Claim, assignments
-from whet.superopt.verify.evaluate import NoMeaning, evaluate_values
+from whet.superopt.verify.assign import Stream
+from whet.superopt.verify.claims import Assignment, Claim
+from whet.superopt.verify.evaluate import NoMeaning, evaluate_typed
 from whet.superopt.verify.identity import Counterexample, Sides
 from whet.superopt.verify.polynomial import Polynomial, Polynomials
 
@@ -39,10 +38,16 @@ class Verdict:
 def check_bounded(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
     """The verdict on a claim; the same for the same claim and seed."""
     # As in the other gate, a few shapes first: most false claims fail at once.
-    first = _check(claim, assignments(claim, min(FIRST, shapes), seed, POOLS, LARGEST))
+    stream = Stream(claim, seed, POOLS, LARGEST)
+    few = stream.spread(min(FIRST, shapes))
+    first = _check(claim, few)
     if not first.passed:
         return first
-    return _check(claim, assignments(claim, shapes, seed, POOLS, LARGEST))
+    tried = stream.spread(shapes)
+    rest = tuple(at for at in tried if at not in few)
+    verdict = _check(claim, rest) if rest else first
+    every = tuple(dict.fromkeys((*few, *tried)))
+    return Verdict(True, every) if verdict.passed else verdict
 
 
 def _check(claim: Claim, small: tuple[Assignment, ...]) -> Verdict:
@@ -67,10 +72,8 @@ def _differ(claim: Claim, at: Assignment) -> tuple[Counterexample | None, bool]:
     if wrong is not None:
         return wrong, False
     ring = Polynomials()
-    inputs: dict[Value, Array] = {
-        v: ring.tensor(n, v.tensor_type.shape) for n, v in sides.inputs.items()
-    }
-    results = evaluate_values([*sides.left, *sides.right], inputs, ring)
+    inputs = {n: ring.tensor(n, shape) for n, shape in at.shapes}
+    results = evaluate_typed(sides.typed, inputs, ring)
     half = len(sides.left)
     for n, (left, right) in enumerate(zip(results[:half], results[half:])):
         for index in np.ndindex(left.shape):

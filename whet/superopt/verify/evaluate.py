@@ -1,24 +1,30 @@
-"""Graph values over another kind of number: residues, polynomials.
+"""Terms over another kind of number: residues, polynomials.
 
 The operators' tensor expressions are evaluated on whole iteration domains, as in
 `whet.ir.evaluate`, but floating-point elements are elements of a `Ring`.  Index arithmetic
-stays what it is.
+stays what it is; it depends on shapes alone, so it is done once for an operator and its types,
+whatever the ring and however often the elements are drawn.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 
-from whet.core.types import Array
+from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Constant, Node, Value, topological
+from whet.graph.graph import Constant, Input, Value, make_input, topological
+from whet.graph.terms import Apply, Number, Variable
 from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select
 from whet.ir.functions import FUNCTIONS, INFIX, REDUCERS
-from whet.ir.tensor import Compute, Placeholder, Tensor, placeholder, stages, subexpressions
+from whet.ir.tensor import Compute, Tensor, placeholder, stages, subexpressions
+from whet.ops.base import Op
+from whet.superopt.verify.steps import Typed
 
 
 class NoMeaning(Exception):  # noqa: N818 - an answer, not a failure
@@ -50,6 +56,16 @@ class Ring(Protocol):
     def total(self, values: Array, dims: tuple[int, ...]) -> Array:
         """Sums over the dimensions, which stay with extent 1."""
 
+    def contract(self, left: Array, right: Array, dims: tuple[int, ...]) -> Array:
+        """Sums of products over the dimensions, which stay with extent 1.
+
+        The operands have all dimensions, of extent 1 where they do not depend on one; each of
+        `dims` has its full extent in one of them.
+        """
+
+    def extreme(self, kind: str, parts: Array) -> Array:
+        """The `max` or `min` over the first dimension."""
+
 
 def simple_fraction(value: float) -> Fraction:
     """The number that a float stands for: one that rounds a simple fraction is that fraction."""
@@ -61,22 +77,71 @@ def simple_fraction(value: float) -> Fraction:
     return simple if single and simple.denominator < 1 << 8 else exact
 
 
-def evaluate_values(
-    values: Sequence[Value], inputs: Mapping[Value, Array], ring: Ring
-) -> list[Array]:
-    """The elements of the values, given those of the graph's inputs."""
-    known = dict(inputs)
+# ------------------------------------------------------------------------------------- programs
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """An operator on inputs of known types, as stages of tensor expressions.
 
-    def read(value: Value) -> Array:
-        if value not in known and isinstance(value, Constant):
-            known[value] = _constant(value.array, ring)
-        return known[value]
+    `places` keeps index arithmetic and positions of reads, by stage: what no element changes.
+    """
 
-    for node in topological(values):
-        if any(r not in known for r in node.results):
-            results = _evaluate_node(node, [read(v) for v in node.inputs], ring)
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    stages: tuple[Compute, ...]
+    places: dict[tuple[Compute, Expr], Array] = field(default_factory=dict)
+
+    def run(self, arrays: Sequence[Array], ring: Ring) -> list[Array]:
+        known = dict[Tensor, Array](zip(self.inputs, arrays))
+        for stage in self.stages:
+            known[stage] = _Stage(stage, known, ring, self).run()
+        return [known[t] for t in self.outputs]
+
+    @property
+    def opaque(self) -> bool:
+        return any(map(_opaque_stage, self.stages))
+
+
+@dataclass(frozen=True, eq=False)
+class _Expansion:
+    """An operator that is defined by simpler ones."""
+
+    inputs: tuple[Input, ...]
+    values: tuple[Value, ...]
+
+    def run(self, arrays: Sequence[Array], ring: Ring) -> list[Array]:
+        known = dict[Value, Array](zip(self.inputs, arrays))
+
+        def read(value: Value) -> Array:
+            if value not in known and isinstance(value, Constant):
+                known[value] = _constant(value.array, ring)
+            return known[value]
+
+        for node in topological(self.values):
+            types = tuple(v.tensor_type for v in node.inputs)
+            results = _meaning(node.op, types).run([read(v) for v in node.inputs], ring)
             known.update(zip(node.results, results, strict=True))
-    return [read(v) for v in values]
+        return [read(v) for v in self.values]
+
+    @property
+    def opaque(self) -> bool:
+        return any(
+            _meaning(node.op, tuple(v.tensor_type for v in node.inputs)).opaque
+            for node in topological(self.values)
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _meaning(op: Op, types: tuple[TensorType, ...]) -> _Program | _Expansion:
+    """What the operator computes on inputs of these types."""
+    if op.expand is not None:
+        given = tuple(make_input(f"t{n}", t) for n, t in enumerate(types))
+        expanded = op.expand(GraphBuilder(), *given)
+        return _Expansion(given, expanded if isinstance(expanded, tuple) else (expanded,))
+    if op.compute is None:
+        raise NoMeaning(f"{op.name} has no tensor expression")
+    inputs = tuple(placeholder(t.shape, t.dtype, f"t{n}") for n, t in enumerate(types))
+    outputs = op.compute_tensors(inputs)
+    return _Program(inputs, outputs, tuple(s for s in stages(outputs) if isinstance(s, Compute)))
 
 
 def _constant(array: Array, ring: Ring) -> Array:
@@ -85,41 +150,36 @@ def _constant(array: Array, ring: Ring) -> Array:
     return ring.numbers([float(v) for v in array.ravel()]).reshape(array.shape)
 
 
-def _evaluate_node(node: Node, arrays: list[Array], ring: Ring) -> list[Array]:
-    op = node.op
-    if op.expand is not None:
-        expanded = op.expand(GraphBuilder(), *node.inputs)
-        values = expanded if isinstance(expanded, tuple) else (expanded,)
-        return evaluate_values(values, dict(zip(node.inputs, arrays)), ring)
-    if op.compute is None:
-        raise NoMeaning(f"{op.name} has no tensor expression")
-    inputs, outputs = _tensors(node)
-    known = dict[Tensor, Array](zip(inputs, arrays))
-    for stage in stages(outputs):
-        if isinstance(stage, Compute):
-            known[stage] = _Stage(stage, known, ring).run()
-    return [known[t] for t in outputs]
+def evaluate_typed(given: Typed, inputs: Mapping[str, Array], ring: Ring) -> list[Array]:
+    """The elements of the terms' results, given those of the tensor variables."""
+    results: list[list[Array]] = []
+    for n, step in enumerate(given.steps.steps):
+        match step.term:
+            case Variable(name=name):
+                results.append([inputs[name]])
+            case Number(value=value):
+                results.append([ring.numbers([float(value)]).reshape(())])
+            case Apply(result=result):
+                arrays = [a for i in step.inputs for a in results[i]]
+                found = _meaning(*_applied(given, n)).run(arrays, ring)
+                results.append(found if result is None else [found[result]])
+    return [a for n in given.steps.outputs for a in results[n]]
 
 
-def _tensors(node: Node) -> tuple[tuple[Placeholder, ...], tuple[Tensor, ...]]:
-    """Placeholders for the node's inputs, and its tensor expressions over them."""
-    inputs = tuple(
-        placeholder(v.tensor_type.shape, v.tensor_type.dtype, f"t{n}")
-        for n, v in enumerate(node.inputs)
-    )
-    return inputs, node.op.compute_tensors(inputs)
+def is_opaque(given: Typed) -> bool:
+    """Whether some result is more than sums, products and quotients of the inputs."""
+    try:
+        return any(_meaning(*_applied(given, n)).opaque for n in given.steps.applied)
+    except NoMeaning:
+        return True
 
 
-def is_opaque(values: Sequence[Value]) -> bool:
-    """Whether some value is more than sums, products and quotients of the inputs."""
-    for node in topological(values):
-        if node.op.expand is not None:
-            expanded = node.op.expand(GraphBuilder(), *node.inputs)
-            if is_opaque(expanded if isinstance(expanded, tuple) else (expanded,)):
-                return True
-        elif node.op.compute is None or any(map(_opaque_stage, stages(_tensors(node)[1]))):
-            return True
-    return False
+def _applied(given: Typed, n: int) -> tuple[Op, tuple[TensorType, ...]]:
+    """The operator of a step and the types it is applied to."""
+    op = given.ops[n]
+    assert op is not None
+    types = (t for i in given.steps.steps[n].inputs for t in given.types[i])
+    return op, tuple(t for t in types if isinstance(t, TensorType))
 
 
 def _opaque_stage(stage: Tensor) -> bool:
@@ -142,8 +202,10 @@ def _opaque_stage(stage: Tensor) -> bool:
 class _Stage:
     """Evaluates one stage on its whole iteration domain: one dimension per axis."""
 
-    def __init__(self, stage: Compute, arrays: Mapping[Tensor, Array], ring: Ring) -> None:
-        self.stage, self.arrays, self.ring = stage, arrays, ring
+    def __init__(
+        self, stage: Compute, arrays: Mapping[Tensor, Array], ring: Ring, program: _Program
+    ) -> None:
+        self.stage, self.arrays, self.ring, self.program = stage, arrays, ring, program
         reduced: dict[Axis, None] = {}
         for e in subexpressions(stage.body):
             if isinstance(e, Reduce):
@@ -157,9 +219,16 @@ class _Stage:
         return np.broadcast_to(value, self.stage.shape)
 
     def value(self, e: Expr) -> Array:
-        if e not in self.memo:
-            self.memo[e] = self._compute(e)
-        return self.memo[e]
+        found = self.memo.get(e)
+        if found is None:
+            fixed = self.program.places if _fixed(e) else None
+            found = None if fixed is None else fixed.get((self.stage, e))
+            if found is None:
+                found = self._compute(e)
+                if fixed is not None:
+                    fixed[self.stage, e] = found
+            self.memo[e] = found
+        return found
 
     def _compute(self, e: Expr) -> Array:
         match e:
@@ -204,16 +273,35 @@ class _Stage:
         array = self.arrays[e.tensor]
         if not e.indices:
             return array.reshape((1,) * len(self.dims))
-        # Positions outside are those of a select's other side: any element will do.
-        at = [
-            np.clip(self.value(i), 0, max(extent - 1, 0))
-            for i, extent in zip(e.indices, array.shape)
-        ]
-        return np.asarray(array[tuple(np.broadcast_arrays(*at))])
+        if not all(map(_fixed, e.indices)):
+            return np.asarray(array.reshape(-1)[self._places(e)])
+        key = (self.stage, e)
+        if key not in self.program.places:
+            self.program.places[key] = self._places(e)
+        return np.asarray(array.reshape(-1)[self.program.places[key]])
+
+    def _places(self, e: Read) -> Array:
+        """Where the elements stand in memory order.
+
+        Positions outside are those of a select's other side: any element will do.
+        """
+        places: Array = np.zeros((1,) * len(self.dims), np.int64)
+        for i, extent in zip(e.indices, e.tensor.shape):
+            places = places * extent + np.clip(self.value(i), 0, max(extent - 1, 0))
+        return places
 
     def _reduce(self, e: Reduce) -> Array:
-        value = self.value(e.value)
         dims = tuple(self.dims[a] for a in e.axes)
+        if e.kind == "sum" and e.value.dtype.is_float:
+            inner = e.value
+            while isinstance(inner, Cast) and inner.value.dtype.is_float:
+                inner = inner.value
+            if isinstance(inner, Binary) and inner.op == "mul":
+                left, right = self.value(inner.left), self.value(inner.right)
+                if all(max(left.shape[d], right.shape[d]) == a.extent
+                       for a, d in zip(e.axes, dims)):  # fmt: skip
+                    return self.ring.contract(left, right, dims)
+        value = self.value(e.value)
         shape = list(value.shape)
         for axis, dim in zip(e.axes, dims):
             shape[dim] = axis.extent
@@ -226,12 +314,16 @@ class _Stage:
             return self.ring.total(value, dims)
         kept = [d for n, d in enumerate(value.shape) if n not in dims]
         parts = np.moveaxis(value, dims, range(len(dims))).reshape(-1, *kept)
-        result = parts[0]
-        for part in parts[1:]:
-            if e.kind == "prod":
-                result = self.ring.infix("mul", result, part)
-            elif e.kind in ("max", "min"):
-                result = self.ring.function(e.kind, [result, part])
-            else:
-                raise NoMeaning(e.kind)
+        if e.kind in ("max", "min"):
+            result = self.ring.extreme(e.kind, parts)
+        elif e.kind == "prod":
+            result = functools.reduce(functools.partial(self.ring.infix, "mul"), parts)
+        else:
+            raise NoMeaning(e.kind)
         return np.expand_dims(result, tuple(sorted(dims)))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _fixed(e: Expr) -> bool:
+    """Whether the value depends on positions alone, not on elements."""
+    return not e.dtype.is_float and not isinstance(e, Read) and all(map(_fixed, e.children()))

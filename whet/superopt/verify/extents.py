@@ -8,14 +8,16 @@ concat), it is a fact about that value of the attribute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from whet.core.dtypes import f32
 from whet.core.types import TensorType
 from whet.graph.attributes import Expression, Infix, Item, Literal, Measure, Name, evaluate
-from whet.graph.terms import Apply, Term, Variable, subterms
-from whet.superopt.verify.assign import Assignment, Typing
+from whet.graph.terms import Apply, Number, Term, Variable
+from whet.superopt.verify.claims import Assignment
+from whet.superopt.verify.steps import SCALAR, Types, steps_of, typed
 
 
 class Extent(int):
@@ -87,7 +89,7 @@ class Fact:
     value: Any = None
 
 
-def facts(terms: Iterable[Term], at: Sequence[Assignment]) -> tuple[Fact, ...]:
+def facts(terms: Sequence[Term], at: Sequence[Assignment]) -> tuple[Fact, ...]:
     """Facts about the extents of all sub-terms, from what `infer` does at the assignments."""
     seen = [_Case(a, _extents(terms, a)) for a in at]
     found: list[Fact] = []
@@ -158,19 +160,28 @@ def _value(e: Expression, at: Assignment) -> Any:
         return None
 
 
-def _extents(terms: Iterable[Term], at: Assignment) -> dict[tuple[Term, int], int]:
+def _extents(terms: Sequence[Term], at: Assignment) -> dict[tuple[Term, int], int]:
     shapes = {
         name: tuple(Extent.of(d, Measure("dim", name, Literal(n))) for n, d in enumerate(shape))
         for name, shape in at.shapes
     }
-    typing = Typing(shapes, {n: _named(n, v) for n, v in at.attributes})
+    values = {n: _named(n, v) for n, v in at.attributes}
+    steps = steps_of(tuple(terms))
+    known: list[Types] = []
     found: dict[tuple[Term, int], int] = {}
-    for term in dict.fromkeys(t for side in terms for t in subterms(side)):
-        if not isinstance(term, Apply):
-            continue
-        types = typing.types(term)
-        if len(types) == 1 and isinstance(types[0], TensorType):
-            found |= {(term, n): d for n, d in enumerate(types[0].shape)}
+    for step in steps.steps:
+        match step.term:
+            case Variable(name=name):
+                known.append((TensorType(shapes[name], f32),))
+            case Number():
+                known.append(SCALAR)
+            case Apply(result=result) as term:
+                given = (t for i in step.inputs for t in known[i])
+                op = term.make(values, shapes)
+                types = op.infer_types(tuple(t for t in given if isinstance(t, TensorType)))
+                known.append(types if result is None else (types[result],))
+                if len(known[-1]) == 1 and isinstance(known[-1][0], TensorType):
+                    found |= {(term, n): d for n, d in enumerate(known[-1][0].shape)}
     return found
 
 
@@ -185,14 +196,13 @@ def _named(name: str, value: Any) -> Any:
     return value
 
 
-def ranks(terms: Iterable[Term], at: Assignment) -> Mapping[Term, tuple[int, ...]]:
+def ranks(terms: Sequence[Term], at: Assignment) -> Mapping[Term, tuple[int, ...]]:
     """The ranks of the results of all sub-terms."""
-    typing = Typing(dict(at.shapes), dict(at.attributes))
-    every = dict.fromkeys(t for side in terms for t in subterms(side))
+    found = typed(tuple(terms), dict(at.attributes), dict(at.shapes))
+    assert found is not None, at
     return {
-        t: tuple(r.rank for r in typing.types(t))
-        for t in every
-        if not isinstance(t, Variable) or t.name in typing.shapes
+        step.term: tuple(t.rank for t in types)
+        for step, types in zip(found.steps.steps, found.types)
     }
 
 

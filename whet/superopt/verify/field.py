@@ -70,6 +70,52 @@ class Field:
         # Fewer than 2 ** 32 residues fit 64 bits.
         return np.asarray(values.sum(axis=dims, keepdims=True) % PRIME)
 
+    def contract(self, left: Array, right: Array, dims: tuple[int, ...]) -> Array:
+        # A dimension of one operand alone is summed before products are made.
+        left = self._total_alone(left, right, dims)
+        right = self._total_alone(right, left, dims)
+        inner = tuple(d for d in dims if left.shape[d] > 1)
+        both = [d for d in range(left.ndim)
+                if d not in inner and left.shape[d] > 1 and right.shape[d] > 1]  # fmt: skip
+        rows = [d for d in range(left.ndim) if d not in inner and d not in both]
+        batch = [left.shape[d] for d in both]
+        count = int(np.prod([left.shape[d] for d in inner], dtype=np.int64))
+        a = left.transpose(*both, *rows, *inner).reshape(*batch, -1, count)
+        b = right.transpose(*both, *inner, *rows).reshape(*batch, count, -1)
+        # Of every row dimension one of the operands has extent 1, so each pair becomes one.
+        shape = [n for d in rows for n in (left.shape[d], right.shape[d])]
+        product = _matmul(a, b).reshape(*batch, *shape[::2], *shape[1::2])
+        pairs = np.arange(2 * len(rows)).reshape(2, -1).T.reshape(-1) + len(both)
+        paired = product.transpose(*range(len(both)), *pairs)
+        merged = [max(left.shape[d], right.shape[d]) for d in rows]
+        whole = paired.reshape(*batch, *merged, *(1 for _ in inner))
+        return np.asarray(whole.transpose(*np.argsort([*both, *rows, *inner])))
+
+    def _total_alone(self, values: Array, other: Array, dims: tuple[int, ...]) -> Array:
+        alone = tuple(d for d in dims if values.shape[d] > 1 and other.shape[d] == 1)
+        return self.total(values, alone) if alone else values
+
+    def extreme(self, kind: str, parts: Array) -> Array:
+        ranks = _rank(parts)
+        best = ranks.argmax(axis=0) if kind == "max" else ranks.argmin(axis=0)
+        return np.asarray(np.take_along_axis(parts, best[None], axis=0)[0])
+
+
+HALF = 16
+"""Bits of the lower part of a residue: products of parts and their sums fit a double exactly."""
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    """The product of matrices of residues, by exact products of doubles."""
+    low = (1 << HALF) - 1
+    a1, a0 = (a >> HALF).astype(np.float64), (a & low).astype(np.float64)
+    b1, b0 = (b >> HALF).astype(np.float64), (b & low).astype(np.float64)
+    high = (a1 @ b1).astype(np.int64) % PRIME
+    middle = (a1 @ b0 + a0 @ b1).astype(np.int64) % PRIME
+    lower = (a0 @ b0).astype(np.int64) % PRIME
+    upper = ((high << HALF) % PRIME + middle) % PRIME
+    return np.asarray(((upper << HALF) % PRIME + lower) % PRIME)
+
 
 def _residue(value: float) -> int:
     if value in (float("inf"), float("-inf")):

@@ -13,40 +13,26 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
 from whet.core.executor import Executor, Progress, Serial
 from whet.graph.attributes import read_expression
 from whet.graph.terms import tensor_names
 from whet.ops.base import Numeric
 from whet.superopt.rules.rule import Certificate, Rule
-from whet.superopt.verify.assign import Assignment, Claim, holds
+from whet.superopt.verify import journal
+from whet.superopt.verify.assign import holds
 from whet.superopt.verify.axioms import laws
 from whet.superopt.verify.bounded import check_bounded
+from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.field import PRIME
 from whet.superopt.verify.identity import Counterexample, check_identity
 from whet.superopt.verify.prover import SOLVER, Proof, Prover
+from whet.superopt.verify.report import Report as Report
 from whet.superopt.verify.theory import with_lemmas
 
-Outcome = Literal["proved", "refuted", "unproved", "alarm"]
 GUARDS_TRIED = 12
 """Synthesized guards that a refuted rule is retried with."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What the gates found.
-
-    `rule` is the rule as it stands now: with its certificate if it was proved, and with the
-    guards that were added.  `gates` says what each gate answered.
-    """
-
-    rule: Rule
-    outcome: Outcome
-    gates: tuple[tuple[str, str], ...]
-    counterexample: str = ""
-    hint: str = ""
-    added_guards: tuple[str, ...] = ()
 
 
 def claim(rule: Rule) -> Claim:
@@ -78,8 +64,9 @@ def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
     numeric = check_identity(tested, seed)
     if not numeric.at:
         return Report(rule, "unproved", (("identity", numeric.problem),), hint=numeric.problem)
-    symbolic = check_bounded(tested, seed)
+    # A proof of what a counterexample refutes would be an alarm, so the prover is asked anyway.
     proof = prover.prove(tested, numeric.at)
+    symbolic = check_bounded(tested, seed)
     gates = (
         ("prover", "proved" if proof.proved else proof.problem),
         ("identity", _answer(numeric.passed, numeric.counterexample, numeric.problem)),
@@ -179,10 +166,29 @@ def shared_prover() -> Prover:
     return with_lemmas(Prover(laws()))
 
 
-def verify_forms_batch(batch: tuple[tuple[tuple[Rule, ...], ...], int]) -> tuple[Report, ...]:
-    """For an executor: a report on each group of forms."""
-    groups, seed = batch
-    return tuple(_first_proved(forms, shared_prover(), seed) for forms in groups)
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What a worker needs to know for some groups of forms."""
+
+    groups: tuple[tuple[Rule, ...], ...]
+    seed: int
+    folder: str | None
+
+
+def _verify_batch(batch: _Batch) -> tuple[Report, ...]:
+    """For an executor: a report on each group of forms, kept in the folder if there is one."""
+    reports = []
+    for forms in batch.groups:
+        if batch.folder is None:
+            reports.append(_first_proved(forms, shared_prover(), batch.seed))
+            continue
+        path = journal.path_of(Path(batch.folder), forms, batch.seed)
+        report = journal.load(path)
+        if report is None:
+            report = _first_proved(forms, shared_prover(), batch.seed)
+            journal.store(path, report)
+        reports.append(report)
+    return tuple(reports)
 
 
 def _first_proved(forms: Sequence[Rule], prover: Prover, seed: int) -> Report:
@@ -208,11 +214,18 @@ def verify_forms(
     executor: Executor | None = None,
     progress: Progress | None = None,
     batch: int = 4,
+    folder: Path | None = None,
 ) -> tuple[Report, ...]:
     """Reports on groups of claims of falling generality, one per group, in their order; the
-    same whatever the executor."""
-    batches = [(tuple(groups[n : n + batch]), seed) for n in range(0, len(groups), batch)]
-    done = (executor or Serial()).map(verify_forms_batch, batches, progress=progress)
+    same whatever the executor.
+
+    With a folder, reports are kept there and those that are there are not found out again.
+    """
+    kept = None if folder is None else str(folder)
+    batches = [
+        _Batch(tuple(groups[n : n + batch]), seed, kept) for n in range(0, len(groups), batch)
+    ]
+    done = (executor or Serial()).map(_verify_batch, batches, progress=progress)
     return tuple(report for reports in done for report in reports)
 
 

@@ -8,7 +8,7 @@ both ways, or on reals with a tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,17 +16,14 @@ import numpy as np
 
 from whet.core.dtypes import f32
 from whet.core.types import Array, TensorType
-from whet.graph.graph import Graph, Input, Value, make_input
+from whet.graph.graph import Graph, make_input
 from whet.graph.interpret import interpret
-from whet.graph.terms import Term, build_term
-from whet.superopt.verify.assign import Assignment, Claim, assignments
-from whet.superopt.verify.evaluate import (
-    DivisionByZero,
-    NoMeaning,
-    evaluate_values,
-    is_opaque,
-)
+from whet.graph.terms import build_term
+from whet.superopt.verify.assign import Stream
+from whet.superopt.verify.claims import Assignment, Claim
+from whet.superopt.verify.evaluate import DivisionByZero, NoMeaning, evaluate_typed, is_opaque
 from whet.superopt.verify.field import PRIME, Field
+from whet.superopt.verify.steps import Typed, typed
 
 SHAPES = 16
 """Assignments that a claim must survive."""
@@ -64,13 +61,19 @@ class Verdict:
 def check_identity(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
     """The verdict on a claim; the same for the same claim and seed."""
     # Most false claims fail at once, so a few shapes are tried before many are looked for.
-    first = _check(claim, assignments(claim, min(FIRST, shapes), seed), seed)
+    stream = Stream(claim, seed)
+    few = stream.spread(min(FIRST, shapes))
+    first = _check(claim, few, seed)
     if not first.passed:
         return first
-    tried = assignments(claim, shapes, seed)
+    tried = stream.spread(shapes)
     if len(tried) < min(shapes, 2):
         return Verdict(False, tried, problem=f"only {len(tried)} shapes fit both sides")
-    return _check(claim, tried, seed)
+    rest = _check(claim, tuple(at for at in tried if at not in few) or few, seed + 1)
+    if not rest.passed:
+        return rest
+    mode: Mode = "order" if "order" in (first.mode, rest.mode) else "field"
+    return Verdict(True, tuple(dict.fromkeys((*few, *tried))), mode=mode)
 
 
 def _check(claim: Claim, tried: tuple[Assignment, ...], seed: int) -> Verdict:
@@ -95,8 +98,9 @@ def _differ(
     wrong = sides.types_differ()
     if wrong is not None:
         return wrong, "field"
-    for _ in range(DRAWS):
-        found = sides.residues_differ(rng)
+    draws = [False] * DRAWS + [True] * sides.can_be_aliased
+    for aliased in draws:
+        found = sides.residues_differ(rng, aliased)
         if found is not None:
             # Where order and opaque functions matter, the operators' own meaning decides.
             return (sides.numbers_differ(rng), "order") if sides.ordered else (found, "field")
@@ -104,49 +108,47 @@ def _differ(
 
 
 class Sides:
-    """Both sides of a claim as graph values at one assignment."""
+    """Both sides of a claim at one assignment."""
 
     def __init__(self, claim: Claim, at: Assignment) -> None:
-        self.at = at
-        shapes, self.attributes = dict(at.shapes), dict(at.attributes)
-        self.inputs: dict[str, Input] = {
-            n: make_input(n, TensorType(s, f32)) for n, s in shapes.items()
-        }
-        self.left = self._values(claim.left)
-        self.right = self._values(claim.right)
-
-    def _values(self, terms: Sequence[Term]) -> list[Value]:
-        made: list[Value] = []
-        for term in terms:
-            made += build_term(term, self.inputs, self.attributes)
-        return made
+        self.claim, self.at = claim, at
+        found = typed(claim.sides, dict(at.attributes), dict(at.shapes))
+        assert found is not None, at
+        self.typed: Typed = found
+        types = [list(found.types[n]) for n in found.steps.outputs]
+        self.left = [t for some in types[: len(claim.left)] for t in some]
+        self.right = [t for some in types[len(claim.left) :] for t in some]
 
     @property
     def ordered(self) -> bool:
         """Whether the field's word is not final (see `is_opaque`)."""
-        return is_opaque([*self.left, *self.right])
+        return is_opaque(self.typed)
 
-    def _graph(self) -> Graph:
-        values = (*self.left, *self.right)
-        return Graph(
-            tuple(self.inputs.values()), values, tuple(f"y{n}" for n in range(len(values)))
-        )
+    @property
+    def can_be_aliased(self) -> bool:
+        """Whether some inputs have one shape, so that they may be one tensor."""
+        shapes = [s for _, s in self.at.shapes]
+        return len(set(shapes)) < len(shapes)
 
     def types_differ(self) -> Counterexample | None:
         if len(self.left) != len(self.right):
             return Counterexample(self.at, 0, f"{len(self.left)} and {len(self.right)} outputs")
         for n, (a, b) in enumerate(zip(self.left, self.right)):
-            if a.type != b.type:
-                return Counterexample(self.at, n, f"types {a.type} and {b.type}")
+            if a != b:
+                return Counterexample(self.at, n, f"types {a} and {b}")
         return None
 
-    def residues_differ(self, rng: np.random.Generator) -> Counterexample | None:
+    def residues_differ(
+        self, rng: np.random.Generator, aliased: bool = False
+    ) -> Counterexample | None:
+        """On random residues; if `aliased`, inputs of one shape are one tensor."""
         for _ in range(8):
-            arrays: dict[Value, Array] = {
-                v: rng.integers(0, PRIME, v.tensor_type.shape) for v in self.inputs.values()
-            }
+            arrays = {n: rng.integers(0, PRIME, s) for n, s in self.at.shapes}
+            if aliased:
+                by_shape = {s: arrays[n] for n, s in self.at.shapes}
+                arrays = {n: by_shape[s] for n, s in self.at.shapes}
             try:
-                results = evaluate_values([*self.left, *self.right], arrays, Field())
+                results = evaluate_typed(self.typed, arrays, Field())
             except DivisionByZero:
                 continue
             return self._compare(results, lambda a, b: a == b)
@@ -166,6 +168,13 @@ class Sides:
             if found is not None:
                 return found
         return None
+
+    def _graph(self) -> Graph:
+        inputs = {n: make_input(n, TensorType(s, f32)) for n, s in self.at.shapes}
+        attributes = dict(self.at.attributes)
+        values = tuple(v for t in self.claim.sides for v in build_term(t, inputs, attributes))
+        names = tuple(f"y{n}" for n in range(len(values)))
+        return Graph(tuple(inputs.values()), values, names)
 
     def _compare(
         self, results: list[Array], same: Callable[[Array, Array], Array]

@@ -8,6 +8,7 @@ one atom, and min is the negative of the maximum of the negatives.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 
@@ -193,6 +194,12 @@ class Polynomials:
                 _add_into(found, p.terms)
             sums.append(Polynomial(found))
         return np.expand_dims(_array(sums).reshape(kept), tuple(sorted(dims)))
+
+    def contract(self, left: Array, right: Array, dims: tuple[int, ...]) -> Array:
+        return self.total(np.asarray(left * right), dims)
+
+    def extreme(self, kind: str, parts: Array) -> Array:
+        return functools.reduce(lambda a, b: self.function(kind, [a, b]), parts)
 
 
 def _array(items: Sequence[Polynomial]) -> Array:

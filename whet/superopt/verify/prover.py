@@ -16,12 +16,15 @@ import z3
 from whet.graph.attributes import Expression, ListOf, Literal
 from whet.graph.laws import read_law
 from whet.ops.base import Law
-from whet.superopt.verify.assign import Assignment, Claim, assignments
+from whet.superopt.verify.assign import assignments
 from whet.superopt.verify.axioms import Axiom, axioms_of, laws, operators, usable
+from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.extents import Fact, equal_extents, facts, ranks
 from whet.superopt.verify.logic import Language, NoTranslation, Translation, attribute_constant
 
-TIMEOUT_MS = 2000
+RESOURCES = 6_000_000
+"""Steps of the solver before it gives up, about two seconds: a clock would give other answers on
+another or a busy machine."""
 ENOUGH = 12
 """Assignments from which facts about extents are drawn."""
 ROUNDS = 2
@@ -42,8 +45,8 @@ class Proof:
 class Prover:
     """Proves claims from laws; the laws are translated once per set of ranks."""
 
-    def __init__(self, known: dict[str, Law] | None = None, timeout_ms: int = TIMEOUT_MS) -> None:
-        self.timeout_ms = timeout_ms
+    def __init__(self, known: dict[str, Law] | None = None, resources: int = RESOURCES) -> None:
+        self.resources = resources
         self.laws = {n: w for n, w in (known or laws()).items() if usable(w)}
         self.language = Language()
         self.translated: dict[Axiom, tuple[Any, ...]] = {}
@@ -182,7 +185,7 @@ class Prover:
 
     def core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
         """Axioms that make the given formulas contradictory, or None."""
-        solver = _solver(self.timeout_ms)
+        solver = _solver(self.resources)
         tracked: dict[str, Axiom] = {}
         for axiom in axioms:
             for formula in self.translate(axiom):
@@ -196,9 +199,9 @@ class Prover:
         return list(dict.fromkeys(tracked[str(c)] for c in solver.unsat_core()))
 
 
-def _solver(timeout_ms: int) -> Any:
+def _solver(resources: int) -> Any:
     solver = z3.SimpleSolver()
-    solver.set("timeout", timeout_ms)
+    solver.set("rlimit", resources)
     solver.set("auto_config", False)
     solver.set("mbqi", False)
     solver.set("random_seed", 0)

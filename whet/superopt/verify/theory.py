@@ -33,7 +33,7 @@ SEEDS = 4000
 def with_lemmas(prover: Prover) -> Prover:
     """A prover that also knows the lemmas that this one proves."""
     proved = {name: lemma for name, lemma in LEMMAS.items() if proves(prover, lemma)}
-    return Prover({**prover.laws, **proved}, prover.timeout_ms)
+    return Prover({**prover.laws, **proved}, prover.resources)
 
 
 def proves(prover: Prover, equation: Law) -> bool:

@@ -1,0 +1,26 @@
+"""What the gates found out about a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whet.superopt.rules.rule import Rule
+
+Outcome = Literal["proved", "refuted", "unproved", "alarm"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the gates found.
+
+    `rule` is the rule as it stands now: with its certificate if it was proved, and with the
+    guards that were added.  `gates` says what each gate answered.
+    """
+
+    rule: Rule
+    outcome: Outcome
+    gates: tuple[tuple[str, str], ...]
+    counterexample: str = ""
+    hint: str = ""
+    added_guards: tuple[str, ...] = ()
