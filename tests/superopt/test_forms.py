@@ -10,7 +10,7 @@ pytest.importorskip("numba", reason="generating rules needs the extra `rules` (n
 from whet.core.dtypes import f64
 from whet.core.types import Array, Shape
 from whet.ops.activation import Gelu, Relu
-from whet.ops.arithmetic import Add, Mul, Sub
+from whet.ops.arithmetic import Add, Mul, Reciprocal, Sub
 from whet.ops.base import Op
 from whet.ops.conv import Conv
 from whet.ops.logic import Where
@@ -102,6 +102,15 @@ def test_a_fraction_is_exact() -> None:
 def test_an_opaque_function_is_pointwise_and_not_relu() -> None:
     (gelu,), (relu,) = make_forms(Gelu(), [(3, 4)]), make_forms(Relu(), [(3, 4)])
     assert (gelu.kind, relu.kind) == ("pointwise", "relu")
+
+
+def test_a_reciprocal_is_the_inverse() -> None:
+    (form,) = make_forms(Reciprocal(), [(3, 4)])
+    assert form.kind == "inverse"
+    values = np.arange(-6, 6).reshape(3, 4) + 0.0
+    (found,) = in_field(Reciprocal(), (values,))
+    product = found.astype(np.int64) * (values.astype(np.int64) % PRIME) % PRIME
+    np.testing.assert_array_equal(product, values != 0)
 
 
 def test_three_inputs_are_refused() -> None:

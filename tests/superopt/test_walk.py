@@ -6,13 +6,16 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
 
 from whet.superopt.generate.alphabet import CORE, Alphabet
 from whet.superopt.generate.kinds import plain
+from whet.superopt.generate.marks import Marks
 from whet.superopt.generate.pools import MATRICES, Pool
 from whet.superopt.generate.universe import Universe
+from whet.superopt.generate.walk import count_orders
 
 LETTERS = {x.name: x for x in CORE}
 SMALL = Pool(
@@ -24,6 +27,14 @@ SMALL = Pool(
         ("w2", plain((4, 4), "weight")),
     ),
     Alphabet(tuple(LETTERS[n] for n in ("add", "matmul", "transpose", "concat", "split", "relu"))),
+)
+
+
+TINY = Pool(
+    "tiny",
+    (("x", plain((3, 4), "activation")), ("w", plain((4, 4), "weight"))),
+    Alphabet(tuple(LETTERS[n] for n in ("matmul", "concat", "split", "relu"))),
+    max_elements=60,
 )
 
 
@@ -72,8 +83,8 @@ def test_every_graph_is_visited_once(built: Universe) -> None:
     tables, brute = built.tables(), Plain(built)
     sequences = brute.sequences(size)
     sets = {frozenset(s) for s in sequences}
-    assert tables.sequences(size) == len(sequences)
-    assert tables.count(size)[1] == len(sets)
+    assert tables.count(size).sequences == len(sequences)
+    assert tables.count(size).canonical == len(sets)
     found = tables.graphs(size)
     apps = np.where(found.apps < 0, ~found.apps, found.apps)
     rows = [frozenset(r) for r in apps.tolist()]
@@ -88,6 +99,40 @@ def test_distinct_fingerprints_equal_those_of_the_raw_enumeration(built: Univers
     raw = {brute.fingerprint(frozenset(s)) for s in brute.sequences(size)}
     wanted = {(f, used) for f, used in raw if _uses_first_inputs(used)}
     assert len(np.unique(built.tables().graphs(size).prints)) == len(wanted)
+
+
+def test_orders_of_building_are_those_of_the_raw_enumeration() -> None:
+    universe = Universe(TINY, 3)
+    universe.build()
+    tables, brute = universe.tables(), Plain(universe)
+    for size in (1, 2, 3):
+        assert tables.count(size).sequences == len(brute.sequences(size))
+
+
+@given(st.lists(st.integers(0, 31), min_size=4, max_size=4), st.integers(0, 15))
+def test_orders_by_what_the_last_one_needs(drawn: list[int], last: int) -> None:
+    needs = np.array([bits & ((1 << i) - 1) for i, bits in enumerate(drawn)])
+    orders, room = np.zeros(16, np.int64), np.zeros(16, np.int64)
+    count_orders(needs, 4, orders, room)
+    wanted = [*needs.tolist(), last]
+    valid = sum(
+        all(wanted[v] & ~sum(1 << w for w in order[:n]) == 0 for n, v in enumerate(order))
+        for order in itertools.permutations(range(5))
+    )
+    assert orders[last] == valid
+
+
+def test_marked_graphs_are_those_that_are_not_alone() -> None:
+    universe = Universe(MATRICES, 3)
+    universe.build()
+    tables = universe.tables()
+    graphs = tables.graphs(3)
+    prints, times = np.unique(graphs.prints, return_counts=True)
+    marks = Marks(len(graphs.prints))
+    tables.mark(3, marks)
+    found = tables.graphs(3, marks=marks)
+    assert np.isin(prints[times > 1], found.prints).all()
+    assert 0 < len(found.prints) < len(graphs.prints) / 2
 
 
 def _uses_first_inputs(used: frozenset[int]) -> bool:

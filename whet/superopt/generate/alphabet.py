@@ -6,19 +6,19 @@ for the operator's own `infer` to say.  Adding an operator to the alphabet is on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from whet.core.dtypes import f32
 from whet.core.types import Shape
 from whet.ops.activation import Gelu, Relu, Swish
-from whet.ops.arithmetic import Add, Mul
+from whet.ops.arithmetic import Add, Exp, Mul, Reciprocal, Sqrt, Sub
 from whet.ops.base import Op
 from whet.ops.conv import Conv
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Expand, Reshape, Split, Transpose
 from whet.ops.pool import AvgPool, MaxPool
-from whet.ops.reduce import ReduceMean, ReduceSum
+from whet.ops.reduce import ReduceMax, ReduceMean, ReduceSum
 from whet.ops.weights import (
     ConvIdentity,
     Enlarge,
@@ -54,6 +54,23 @@ class Alphabet:
 
     def of_arity(self, arity: int) -> tuple[Letter, ...]:
         return tuple(x for x in self.letters if x.arity == arity)
+
+    def with_letters(self, letters: Iterable[Letter]) -> Alphabet:
+        """With further letters; those of a name that is there already are left out."""
+        named = {x.name: x for x in self.letters}
+        for letter in letters:
+            named.setdefault(letter.name, letter)
+        return Alphabet(tuple(named.values()), self.constants)
+
+
+def letter_of(operator: type[Op]) -> Letter:
+    """The letter that an operator's own samples make: their attributes, wherever types fit."""
+    ops = tuple(dict.fromkeys(sample.op for sample in operator.samples()))
+
+    def propose(*kinds: Kind) -> Iterator[Op]:
+        yield from ops
+
+    return Letter(operator.name, len(operator.inputs), propose)
 
 
 # ---------------------------------------------------------------------------------- proposals
@@ -102,6 +119,11 @@ def half_kernel(image: Shape, kernel: Shape) -> Shape:
     return _same_padding(kernel)
 
 
+def no_padding(image: Shape, kernel: Shape) -> Shape:
+    """What TASO and TensorFlow call VALID."""
+    return (0, 0, 0, 0)
+
+
 def at_the_end(stride: int) -> Callable[[Shape, Shape], Shape]:
     """The padding that ONNX and TensorFlow call SAME_UPPER: the odd one goes to the end."""
 
@@ -135,14 +157,13 @@ def _transpose(x: Kind) -> Iterator[Op]:
         yield Transpose((0, 2, 1))
 
 
-def _concat(axes: tuple[int, ...]) -> Propose:
-    def propose(a: Kind, b: Kind) -> Iterator[Op]:
-        if len(a.shape) == len(b.shape) >= 2:
-            for axis in axes:
-                if a.shape[:axis] + a.shape[axis + 1 :] == b.shape[:axis] + b.shape[axis + 1 :]:
-                    yield Concat(axis)
-
-    return propose
+def _concat(a: Kind, b: Kind) -> Iterator[Op]:
+    if len(a.shape) != len(b.shape) or len(a.shape) < 2:
+        return
+    # Images and filters are joined by batch and channels, not in space.
+    for axis in range(2 if len(a.shape) == 4 else len(a.shape)):
+        if a.shape[:axis] + a.shape[axis + 1 :] == b.shape[:axis] + b.shape[axis + 1 :]:
+            yield Concat(axis)
 
 
 def _split(x: Kind) -> Iterator[Op]:
@@ -170,6 +191,21 @@ def _regroup(channels: int) -> Propose:
                     yield Regroup(groups, merged)
 
     return propose
+
+
+def _column(op: Op) -> Propose:
+    """A column against every column of a matrix."""
+
+    def propose(a: Kind, b: Kind) -> Iterator[Op]:
+        if len(a.shape) >= 2 and a.shape[-1] > 1 and b.shape == (*a.shape[:-1], 1):
+            yield op
+
+    return propose
+
+
+def _reduce_max(x: Kind) -> Iterator[Op]:
+    if len(x.shape) >= 2 and not _is_weight(x):
+        yield ReduceMax((len(x.shape) - 1,), True)
 
 
 def _reduce(x: Kind) -> Iterator[Op]:
@@ -203,7 +239,7 @@ CORE = (
     Letter("scale", 2, _scalar_product),
     Letter("matmul", 2, _matmul),
     Letter("conv", 2, _conv(1, half_kernel)),
-    Letter("concat", 2, _concat((0, 1))),
+    Letter("concat", 2, _concat),
     Letter("relu", 1, _activation(Relu())),
     Letter("transpose", 1, _transpose),
     Letter("enlarge", 1, _enlarge((3, 3))),
@@ -214,17 +250,42 @@ CORE = (
     Letter("split", 1, _split),
 )
 
+_REDUCE = Letter("reduce", 1, _reduce)
+_SUBTRACT = Letter("subtract", 2, _element_wise(Sub()))
+_COLUMNS = tuple(
+    Letter(f"{op.name}_column", 2, _column(op)) for op in (Add(), Sub(), Mul())
+)  # fmt: skip
+_RECIPROCAL = Letter("reciprocal", 1, _activation(Reciprocal()))
+
 EXTRA: dict[str, tuple[Letter, ...]] = {
     "strided": (Letter("conv_strided", 2, _conv(2, half_kernel)),),
     "same_upper": (Letter("conv_same_upper", 2, _conv(2, at_the_end(2))),),
-    "reduce": (Letter("reduce", 1, _reduce), Letter("broadcast", 1, _broadcast)),
+    "valid": (Letter("conv_valid", 2, _conv(1, no_padding)),),
+    "reduce": (_REDUCE,),
+    "broadcast": (Letter("broadcast", 1, _broadcast), *_COLUMNS),
     "reshape": (Letter("flatten", 1, _flatten), Letter("permute", 1, _permute)),
     "opaque": (
         Letter("gelu", 1, _activation(Gelu())),
         Letter("silu", 1, _activation(Swish())),
     ),
+    "softmax": (
+        Letter("exp", 1, _activation(Exp())),
+        Letter("reduce_max", 1, _reduce_max),
+        _REDUCE,
+        _RECIPROCAL,
+        _SUBTRACT,
+        *_COLUMNS,
+    ),
+    "layer_norm": (
+        Letter("sqrt", 1, _activation(Sqrt())),
+        _REDUCE,
+        _RECIPROCAL,
+        _SUBTRACT,
+        *_COLUMNS,
+    ),
 }
-"""Letters beyond TASO's, or that only some pools have a use for, by the name that asks for them."""
+"""Letters beyond TASO's, or that only some pools have a use for, by the name that asks for them:
+other strides and paddings, and what softmax and layer normalization are made of."""
 
 
 def constants(channels: int, matrix: int, image: Shape) -> tuple[Op, ...]:

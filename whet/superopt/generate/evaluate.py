@@ -17,9 +17,10 @@ from whet.superopt.generate.compiled import U, compiled, inlined, mix
 from whet.superopt.generate.field import PRIME, TERMS_PER_REDUCTION
 from whet.superopt.generate.forms import FormKind
 
-POLYNOMIAL, RELU, POINTWISE, WINDOW = 0, 1, 2, 3
+POLYNOMIAL, RELU, INVERSE, POINTWISE, WINDOW = range(5)
 KIND_NUMBERS: dict[FormKind, int] = {
-    "polynomial": POLYNOMIAL, "relu": RELU, "pointwise": POINTWISE, "window": WINDOW,
+    "polynomial": POLYNOMIAL, "relu": RELU, "inverse": INVERSE, "pointwise": POINTWISE,
+    "window": WINDOW,
 }  # fmt: skip
 
 P = U(PRIME)
@@ -33,6 +34,19 @@ OUTER = U(0xD1342543DE82EF95)
 def oracle(x: Any, salt: Any) -> Any:
     """A residue that depends on x and salt as if drawn at random."""
     return mix(x * GOLDEN + salt) % P
+
+
+@compiled
+def inverse(x: Any) -> Any:
+    """One divided by a residue, by Fermat's little theorem; 0 has none and stays 0."""
+    power = U(1)
+    left = P - U(2)
+    while left:
+        if left & U(1):
+            power = power * x % P
+        x = x * x % P
+        left >>= U(1)
+    return power
 
 
 @inlined
@@ -71,6 +85,8 @@ def element(
         total = total % P
         if exact and kind == RELU:
             total = total if total <= HALF else U(0)
+        elif kind == INVERSE:
+            total = inverse(total)
         elif kind != POLYNOMIAL:
             total = oracle(total, salt)
     return total

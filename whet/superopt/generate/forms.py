@@ -22,10 +22,11 @@ from whet.ir.tensor import Compute, Placeholder, Tensor, placeholder, stages, su
 from whet.ops.base import Op
 from whet.superopt.generate.field import PRIME, inverse, residue
 
-FormKind = Literal["polynomial", "relu", "pointwise", "window"]
+FormKind = Literal["polynomial", "relu", "inverse", "pointwise", "window"]
 ABSENT = -1
 MINUS_ONE = np.array(PRIME - 1)
 ZERO = const(0, f32)
+ONE = const(1, f32)
 
 
 class NotPolynomialError(ValueError):
@@ -38,8 +39,8 @@ class Form:
     factor[t] * left[first[t]] * right[second[t]].
 
     The index of an absent operand is the size of that input: data rows end with a 1.
-    `relu` and `pointwise` (any other function) are seen through that function; `window` is the
-    maximum over the products instead of their sum.
+    `relu`, `inverse` (one divided by it) and `pointwise` (any other function) are seen through
+    that function; `window` is the maximum over the products instead of their sum.
     """
 
     shape: Shape
@@ -114,8 +115,12 @@ def _opaque(op: Op, stage: Compute, reader: _Reader) -> tuple[FormKind, _Sum]:
     reads = [e for e in subexpressions(body) if isinstance(e, Read)]
     if len(reads) != 1:
         raise NotPolynomialError(f"{op.name} is neither a sum of products nor a known function")
-    is_relu = isinstance(body, Call) and body.name == "max" and body.args == (reads[0], ZERO)
-    return "relu" if is_relu else "pointwise", reader.sum(reads[0])
+    kind: FormKind = "pointwise"
+    if isinstance(body, Call) and body.name == "max" and body.args == (reads[0], ZERO):
+        kind = "relu"
+    elif isinstance(body, Binary) and body.op == "div" and body.right is reads[0]:
+        kind = "inverse" if body.left == ONE else "pointwise"
+    return kind, reader.sum(reads[0])
 
 
 @dataclass(frozen=True, eq=False, slots=True)

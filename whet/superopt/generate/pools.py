@@ -7,10 +7,11 @@ by coincidence; what remains is tested again at other extents.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from whet.core.types import Shape
-from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet, constants
+from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet, Letter, constants
 from whet.superopt.generate.kinds import Kind, plain
 
 
@@ -30,9 +31,12 @@ class Pool:
 
     def extended(self, *names: str) -> Pool:
         """The pool with further letters (see `EXTRA`) in its alphabet."""
-        added = tuple(letter for n in names for letter in EXTRA[n])
-        alphabet = Alphabet((*self.alphabet.letters, *added), self.alphabet.constants)
-        return replace(self, name="-".join((self.name, *names)), alphabet=alphabet)
+        return self.with_letters("-".join(names), (x for n in names for x in EXTRA[n]))
+
+    def with_letters(self, name: str, letters: Iterable[Letter]) -> Pool:
+        """The pool with these letters, under a name that says so."""
+        alphabet = self.alphabet.with_letters(letters)
+        return replace(self, name=f"{self.name}-{name}", alphabet=alphabet)
 
 
 def _activations(shape: Shape, *names: str) -> tuple[tuple[str, Kind], ...]:
@@ -96,6 +100,17 @@ MATRICES = Pool(
     Alphabet(CORE, CONSTANTS[2:3]),
 )
 
+BATCHES = Pool(
+    "batches",
+    (
+        *_activations((2, ROWS, WIDTH), "x1", "x2"),
+        *_activations((2, WIDTH, 5), "y1", "y2"),
+        *_weights((2, WIDTH, 5), "w1"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(CORE),
+)
+
 STRIDED = Pool(
     "images",
     (
@@ -106,4 +121,4 @@ STRIDED = Pool(
     Alphabet(CORE),
 ).extended("strided")
 
-POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES)} | {"strided": STRIDED}
+POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES, BATCHES)} | {"strided": STRIDED}

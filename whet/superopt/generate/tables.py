@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from whet.core.types import Array
-from whet.superopt.generate.walk import walk
+from whet.superopt.generate.marks import Marks
+from whet.superopt.generate.walk import COLLECT, COUNT, MARK, STORE, STORE_MARKED, walk
 
 COMPLETE = "numbers.json"
 """The file that is written last and marks a folder complete."""
@@ -27,8 +28,18 @@ class Graphs:
     prints: Array
     apps: Array
     visited: int
-    stands_for: float
-    connected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How many graphs of one size there are."""
+
+    visited: int
+    """Up to exchanging inputs of one kind."""
+    canonical: int
+    """With exchanged inputs counted apart."""
+    sequences: int
+    """Orders in which all of them can be built up: what TASO enumerates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +67,47 @@ class Tables:
 
     # -------------------------------------------------------------------------------- walking
     def graphs(
-        self, size: int, *, part: int = 0, parts: int = 1, shard: int = 0, shards: int = 1
+        self,
+        size: int,
+        *,
+        part: int = 0,
+        parts: int = 1,
+        shard: int = 0,
+        shards: int = 1,
+        marks: Marks | None = None,
     ) -> Graphs:
-        """The graphs of this size from one part of the roots, in one shard of fingerprints."""
-        found = self._walk(size, part=part, parts=parts, shard=shard, shards=shards, store=True)
-        visited, stands_for, connected, prints, apps = found[:5]
-        return Graphs(prints, apps, visited, stands_for, connected)
+        """The graphs of this size from one part of the roots, in one shard of fingerprints.
+
+        With marks, only those whose fingerprint may have been marked twice.
+        """
+        task = STORE if marks is None else STORE_MARKED
+        found = self._walk(size, task, part, parts, shard, shards, marks)
+        return Graphs(found[3], found[4], found[0])
+
+    def mark(self, size: int, marks: Marks, *, shard: int = 0, shards: int = 1) -> None:
+        """Mark the fingerprints of the graphs of this size."""
+        self._walk(size, MARK, shard=shard, shards=shards, marks=marks)
 
     def new_pairs(self, size: int) -> tuple[Array, Array, Array, Array]:
         """The table of pairs (keys, numbers) with those that graphs of this size bring, and
         these themselves."""
-        keys, numbers, a, b = self._walk(size, collect=True)[5:]
-        return keys, numbers, a, b
+        return self._walk(size, COLLECT)[5:]
 
-    def count(self, size: int) -> tuple[int, int]:
-        """How many graphs of this size there are, exchanged inputs counted once and apart."""
-        visited, stands_for, *_ = self._walk(size)
-        return visited, round(stands_for)
-
-    def sequences(self, size: int) -> int:
-        """In how many orders the graphs of this size can be built up: what TASO enumerates."""
-        return round(self._walk(size, ordered=False)[1])
+    def count(self, size: int) -> Numbers:
+        """How many graphs of this size there are."""
+        visited, canonical, sequences, *_ = self._walk(size, COUNT)
+        return Numbers(visited, round(canonical), round(sequences))
 
     def _walk(
-        self, size: int, *, collect: bool = False, ordered: bool = True, part: int = 0,
-        parts: int = 1, shard: int = 0, shards: int = 1, store: bool = False,
-    ) -> tuple[int, float, int, Array, Array, Array, Array, Array, Array]:  # fmt: skip
-        found: tuple[int, float, int, Array, Array, Array, Array, Array, Array] = walk(
-            size, self.size, collect, ordered, self.app_a, self.app_b, self.app_out,
-            self.app_hash, self.pair_start, self.pair_count, self.base, self.inputs,
-            self.value_hash, self.surface, self.fits, self.keys, self.numbers, self.pairs,
-            self.holes, self.multiplicity, part, parts, shard, shards, store,
+        self, size: int, task: int, part: int = 0, parts: int = 1, shard: int = 0,
+        shards: int = 1, marks: Marks | None = None,
+    ) -> tuple[int, float, float, Array, Array, Array, Array, Array, Array]:  # fmt: skip
+        marks = marks or Marks(1)
+        found: tuple[int, float, float, Array, Array, Array, Array, Array, Array] = walk(
+            size, self.size, task, self.app_a, self.app_b, self.app_out, self.app_hash,
+            self.pair_start, self.pair_count, self.base, self.inputs, self.value_hash,
+            self.surface, self.fits, self.keys, self.numbers, self.pairs, self.holes,
+            self.multiplicity, part, parts, shard, shards, marks.shift, marks.seen, marks.marked,
         )  # fmt: skip
         return found
 

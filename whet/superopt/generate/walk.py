@@ -24,6 +24,9 @@ MAX_OPS = 6
 MAX_VALUES = 64
 UNARY = -1
 """The second member of a pair that is one operand alone."""
+COUNT, COLLECT, MARK, STORE, STORE_MARKED = range(5)
+"""What a walk is for: counting graphs, collecting the pairs of values that occur together,
+marking fingerprints in a table (see `marks`), storing graphs, storing those that are marked."""
 
 
 # ------------------------------------------------------------------------- the table of pairs
@@ -65,25 +68,58 @@ def grown(keys: Any, numbers: Any) -> Any:
     return more_keys, more_numbers
 
 
+# -------------------------------------------------------------------------- orders of building
+@compiled
+def count_orders(needs: Any, n: Any, down: Any, up: Any) -> None:
+    """In how many orders n applications and one more can be placed, by what the last one needs.
+
+    needs[i] is the set (as bits) of those that i depends on.  `down` ends up with the answer for
+    every set; `up` is room to work in.  Placing the last one after a prefix of an order splits
+    it into an order of a set and one of the rest; that set must hold what the last one needs.
+    """
+    full = (1 << n) - 1
+    for s in range(full + 1):
+        down[s] = 0
+        up[s] = 0
+    down[0] = 1
+    up[full] = 1
+    for s in range(1, full + 1):
+        for i in range(n):
+            rest = s & ~(1 << i)
+            if rest != s and needs[i] & ~rest == 0:
+                down[s] += down[rest]
+    for s in range(full - 1, -1, -1):
+        for i in range(n):
+            more = s | (1 << i)
+            if more != s and needs[i] & ~s == 0:
+                up[s] += up[more]
+    for s in range(full + 1):
+        down[s] *= up[s]
+    for i in range(n):
+        for s in range(full + 1):
+            if not s >> i & 1:
+                down[s] += down[s | (1 << i)]
+
+
 # --------------------------------------------------------------------------------- the walk
 @compiled
 def walk(
-    size: Any, limit: Any, collect: Any, ordered: Any, app_a: Any, app_b: Any, app_out: Any,
+    size: Any, limit: Any, task: Any, app_a: Any, app_b: Any, app_out: Any,
     app_hash: Any, pair_start: Any, pair_count: Any, base: Any, inputs: Any, value_hash: Any,
     surface: Any, fits: Any, keys: Any, numbers: Any, pairs: Any, holes: Any, multiplicity: Any,
-    part: Any, parts: Any, shard: Any, shards: Any, store: Any,
+    part: Any, parts: Any, shard: Any, shards: Any, shift: Any, seen: Any, twice: Any,
 ) -> Any:  # fmt: skip
     """Visit the graphs of `size` applications.
 
     limit     the largest size that will be asked for: intermediate graphs must still be able
               to reach one that uses the first inputs of each kind
-    collect   record the pairs of values that occur together and are not in the table yet
-    ordered   False to walk all orders of the applications (to count sequences)
+    task      COUNT, COLLECT (pairs of values that are not in the table yet), ...
     part      of `parts`: which first applications to walk from
-    shard     of `shards`: which fingerprints to store, when `store` is set
+    shard     of `shards`: which fingerprints to mark or store
+    shift     and `seen`, `twice`: the table of marks
 
-    Returns (graphs, graphs they stand for, those connected, fingerprints, applications, keys,
-    numbers, new pairs a, b, how many).
+    Returns (graphs, graphs they stand for, orders of building these, fingerprints, applications,
+    keys, numbers, new pairs a, b).
     """
     candidates = np.empty(1 << 20, np.int32)
     bound = np.zeros(MAX_OPS + 2, np.int64)
@@ -100,8 +136,12 @@ def walk(
     parts_of = np.zeros((MAX_OPS + 1, MAX_OPS + 1), np.uint64)
     n_parts = np.zeros(MAX_OPS + 1, np.int64)
     input_mask = (U(1) << U(inputs)) - U(1)
+    needs = np.zeros(MAX_OPS, np.int64)
+    orders = np.ones(1 << (MAX_OPS - 1), np.int64)
+    room = np.zeros(1 << (MAX_OPS - 1), np.int64)
+    collect = task == COLLECT
 
-    stored = 1024 if store else 1
+    stored = 1024 if task >= STORE else 1
     found_prints = np.empty(stored, np.uint64)
     found_ops = np.empty((stored, size), np.int32)
     new_a = np.empty(1024, np.int32)
@@ -110,7 +150,7 @@ def walk(
     n_new = 0
     visited = 0
     stands_for = 0.0
-    connected = 0
+    sequences = 0.0
 
     for i in range(inputs):
         values[i] = i
@@ -142,16 +182,11 @@ def walk(
         # The normal form: v comes after everything placed since v became possible.
         segment = level
         fine = True
-        if ordered:
-            while segment > 0 and at < bound[segment]:
-                segment -= 1
-                if ops[segment] >= v:
-                    fine = False
-                    break
-        else:
-            for q in range(level):
-                if ops[q] == v:
-                    fine = False
+        while segment > 0 and at < bound[segment]:
+            segment -= 1
+            if ops[segment] >= v:
+                fine = False
+                break
         if not fine:
             continue
 
@@ -187,19 +222,29 @@ def walk(
             if holes[now_used] > 0:
                 continue
             visited += 1
-            stands_for += multiplicity[now_used]
-            if not store:
+            if task == COUNT:
+                stands_for += multiplicity[now_used]
+                sequences += multiplicity[now_used] * orders[np.int64(mask >> U(32))]
                 continue
+            # Only graphs of the same inputs are compared.
+            f += mix(now_used + U(1))
+            if shards > 1 and (f & U(0xFFFF)) * U(shards) >> U(16) != U(shard):
+                continue
+            if task != STORE:
+                word = f >> shift >> U(6)
+                bit = U(1) << (f >> shift & U(63))
+                if task == MARK:
+                    if seen[word] & bit:
+                        twice[word] |= bit
+                    else:
+                        seen[word] |= bit
+                    continue
+                if not twice[word] & bit:
+                    continue
             whole = True
             for q in range(n_parts[level]):
                 if parts_of[level, q] & mask == U(0):
                     whole = False
-            if whole:
-                connected += 1
-            # Only graphs of the same inputs are compared.
-            f += mix(now_used + U(1))
-            if shards > 1 and (f >> U(40)) % U(shards) != U(shard):
-                continue
             if n_found == len(found_prints):
                 more_prints = np.empty(2 * n_found, np.uint64)
                 more_prints[:n_found] = found_prints
@@ -234,6 +279,10 @@ def walk(
                 n += 1
         parts_of[level + 1, n] = own
         n_parts[level + 1] = n + 1
+        if task == COUNT:
+            needs[level] = np.int64(mask >> U(32))
+            if level + 2 == size:
+                count_orders(needs, level + 1, orders, room)
 
         # What it makes possible: the new values alone and with every value that is there.
         end = bound[level + 1]
@@ -306,5 +355,5 @@ def walk(
         count[level + 1] = n_values
         level += 1
         place[level] = 0
-    return (visited, stands_for, connected, found_prints[:n_found], found_ops[:n_found], keys,
+    return (visited, stands_for, sequences, found_prints[:n_found], found_ops[:n_found], keys,
             numbers, new_a[:n_new], new_b[:n_new])  # fmt: skip

@@ -76,7 +76,6 @@ def find_candidates(
     executor: Executor | None = None,
     threads: int = 1,
     folder: Path | None = None,
-    count_sequences: bool = True,
     report: Report | None = None,
 ) -> Catalogue:
     """The candidates up to a size over the pools; the same for the same seed, whatever the
@@ -93,7 +92,6 @@ def find_candidates(
             executor=executor,
             threads=threads,
             folder=folder,
-            count_sequences=count_sequences,
             progress=begin(f"graphs over the pool {pool.name}"),
         )
         for pool in pools

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from whet.superopt.prune.terms import Found, Lexicon, Term
 
 ROUNDS = 3
-MASK = (1 << 62) - 1
+MASK = (1 << 64) - 1
 VARIABLE = -1
 """The label of a variable."""
 
@@ -38,6 +38,18 @@ def skeleton(found: Found, lexicon: Lexicon) -> int:
     sides = (sorted(up[left] for left, _ in graph.outputs),
              sorted(up[right] for _, right in graph.outputs))  # fmt: skip
     return hash(tuple(tuple(s) for s in sorted(sides)))
+
+
+def _mixed(a: int, b: int) -> int:
+    """A number that depends on both as if drawn at random.
+
+    Python's hash of tuples is nearly linear: sums of such hashes do not tell x in first place
+    here and second there from the reverse.
+    """
+    z = (a * 0x9E3779B97F4A7C15 + 0x165667B19E3779F9) & MASK
+    z = ((z ^ (z >> 31)) * 0xBF58476D1CE4E5B9 + b * 0xC2B2AE3D27D4EB4F) & MASK
+    z = ((z ^ (z >> 29)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 32)
 
 
 class _Graph:
@@ -88,15 +100,15 @@ class _Graph:
             up = self.up(colours)
             context = [0] * len(up)
             for left, right in self.outputs:
-                context[left] += hash((up[right], up[left])) & MASK
-                context[right] += hash((up[left], up[right])) & MASK
+                context[left] += _mixed(up[right], up[left])
+                context[right] += _mixed(up[left], up[right])
             for n in range(len(up) - 1, -1, -1):
                 if self.labels[n] == VARIABLE:
-                    colours[n] = hash((colours[n], context[n]))
+                    colours[n] = _mixed(colours[n], context[n])
                     continue
-                inner = hash((context[n], up[n]))
+                inner = _mixed(context[n], up[n])
                 for place, o in enumerate(self.operands[n], start=1):
-                    context[o] += hash((inner, up[o], 0 if self.free[n] else place)) & MASK
+                    context[o] += _mixed(inner, up[o] + (0 if self.free[n] else place))
         return colours
 
     def texts(self, colours: Sequence[int]) -> list[str]:

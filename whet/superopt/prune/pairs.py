@@ -15,6 +15,7 @@ import numpy as np
 
 from whet.core.types import Array
 from whet.superopt.generate.compiled import compiled
+from whet.superopt.generate.marks import Marks
 from whet.superopt.generate.tables import Tables
 
 ABSENT = int(np.iinfo(np.int32).max)
@@ -27,8 +28,6 @@ class Pairs:
     graphs: Array
     """[n, size] applications, ended by ABSENT."""
     pairs: Array
-    distinct: int
-    """Different fingerprints."""
     raw: Array
     """All pairs of equal fingerprint, by the number of operators of the larger graph."""
 
@@ -38,7 +37,6 @@ def _select(prints: Any, order: Any, graphs: Any, sizes: Any, connected: Any) ->
     """The pairs of equal fingerprint that share nothing, with the numbers of all pairs."""
     found = np.empty((1024, 2), np.int64)
     n = 0
-    distinct = 0
     low = 0
     size = graphs.shape[1]
     raw = np.zeros(size + 1, np.int64)
@@ -46,7 +44,6 @@ def _select(prints: Any, order: Any, graphs: Any, sizes: Any, connected: Any) ->
         high = low + 1
         while high < len(order) and prints[order[high]] == prints[order[low]]:
             high += 1
-        distinct += 1
         for i in range(low, high):
             for j in range(i + 1, high):
                 x, y = order[i], order[j]
@@ -68,22 +65,32 @@ def _select(prints: Any, order: Any, graphs: Any, sizes: Any, connected: Any) ->
                 found[n, 1] = max(x, y)
                 n += 1
         low = high
-    return found[:n], raw, distinct
+    return found[:n], raw
 
 
-def equal_pairs(tables: Tables, *, shard: int = 0, shards: int = 1) -> Pairs:
-    """The pairs among all graphs whose fingerprint is in the shard."""
-    prints, graphs = [], []
-    for n in range(1, tables.size + 1):
-        found = tables.graphs(n, shard=shard, shards=shards)
-        wide = np.full((len(found.apps), tables.size), ABSENT, np.int32)
-        wide[:, :n] = found.apps
-        prints.append(found.prints)
-        graphs.append(wide)
-    f, g = np.concatenate(prints), np.concatenate(graphs)
-    connected = g[:, 0] >= 0
-    g[:, 0] = np.where(connected, g[:, 0], ~g[:, 0])
-    order = np.argsort(f, kind="stable")
-    pairs, raw, distinct = _select(f, order, g, (g != ABSENT).sum(axis=1), connected)
+def equal_pairs(tables: Tables, expected: int, *, shard: int = 0, shards: int = 1) -> Pairs:
+    """The pairs among all graphs whose fingerprint is in the shard; about how many is `expected`.
+
+    Only fingerprints that occur twice matter: one walk marks them, another stores their graphs.
+    """
+    sizes = range(1, tables.size + 1)
+    marks = Marks(max(expected, 1))
+    for n in sizes:
+        tables.mark(n, marks, shard=shard, shards=shards)
+    found = [tables.graphs(n, shard=shard, shards=shards, marks=marks) for n in sizes]
+    del marks
+    prints = np.concatenate([f.prints for f in found])
+    graphs = np.full((len(prints), tables.size), ABSENT, np.int32)
+    end = 0
+    for n in sizes:
+        rows = found[n - 1].apps
+        graphs[end : end + len(rows), :n] = rows
+        end += len(rows)
+    del found
+    connected = graphs[:, 0] >= 0
+    graphs[:, 0] = np.where(connected, graphs[:, 0], ~graphs[:, 0])
+    order = np.argsort(prints, kind="stable")
+    operators = (graphs != ABSENT).sum(axis=1, dtype=np.int8)
+    pairs, raw = _select(prints, order, graphs, operators, connected)
     used, rows = np.unique(pairs, return_inverse=True)
-    return Pairs(g[used], rows.reshape(-1, 2), distinct, raw)
+    return Pairs(graphs[used], rows.reshape(-1, 2).astype(np.int32), raw)

@@ -7,6 +7,7 @@ interrupted goes on where it was; the result does not depend on shards, workers 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import tempfile
 from collections.abc import Iterator
@@ -25,13 +26,15 @@ from whet.superopt.generate.pools import Pool
 from whet.superopt.generate.tables import COMPLETE, Tables
 from whet.superopt.generate.universe import Universe
 from whet.superopt.prune.canonical import canonical_text
-from whet.superopt.prune.pairs import ABSENT, Pairs, equal_pairs
+from whet.superopt.prune.pairs import ABSENT, equal_pairs
 from whet.superopt.prune.reading import TermReader, identities
+from whet.superopt.prune.structure import NO_KEY, pair_keys
 from whet.superopt.prune.terms import Found, Lexicon
 
-BYTES_PER_GRAPH = 64
-"""Fingerprint, applications and the order of sorting, with room for growing arrays."""
+BYTES_PER_GRAPH = 32
+"""Marks for all graphs; fingerprint, applications and order of those that are not alone."""
 DEFAULT_MEMORY = 2 << 30
+"""What a shard may need beside the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class _Shard:
     """What a worker needs to know for its share of the fingerprints."""
 
     folder: str
+    graphs: int
+    """How many there are in all shards."""
     shard: int
     shards: int
     ops: tuple[Op, ...]
@@ -78,14 +83,26 @@ class _Shard:
     symbols: tuple[int, ...]
     kinds: tuple[Kind, ...]
 
+    def lexicon(self) -> Lexicon:
+        made = Lexicon()
+        for op in self.ops:
+            made.symbol(op)
+        return made
+
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a worker found: equations by canonical text and ranks, and counts by size."""
+    """What a worker found: equations by key (see `structure`), and counts by size."""
 
     raw: Array
     disjoint: Array
-    chosen: dict[tuple[str, Shape], tuple[tuple[int, ...], Found]]
+    chosen: dict[int, _Choice]
+
+
+Order = tuple[int, ...]
+"""The applications of both sides: of many pairs for one equation, the first is kept."""
+_Choice = tuple[Order, str, Found]
+"""An equation with its canonical text."""
 
 
 def generate(
@@ -99,97 +116,104 @@ def generate(
     threads: int = 1,
     folder: Path | None = None,
     memory: int = DEFAULT_MEMORY,
-    count_sequences: bool = True,
     progress: Progress | None = None,
 ) -> Generation:
     """All equations between graphs of up to `size` operators over the pool, up to renaming."""
     universe = Universe(pool, size, seed=seed, exact=exact, threads=threads)
     universe.build()
     tables = universe.tables()
-    sizes = range(1, size + 1)
-    graphs = [tables.count(n) for n in sizes]
-    shards = max(1, math.ceil(sum(v for v, _ in graphs) * BYTES_PER_GRAPH / memory))
+    numbers = [tables.count(n) for n in range(1, size + 1)]
+    graphs = sum(n.visited for n in numbers)
+    shards = max(1, math.ceil(graphs * BYTES_PER_GRAPH / memory))
     key = digest_text(repr(pool.inputs), str(size), str(seed), str(exact), str(shards))[:16]
     symbols = tuple(lexicon.symbol(op) for op in universe.grammar.ops)
+    trivial = list(identities(universe, lexicon))
+    # The elements of values are not needed any more.
+    del universe
     with _folder(folder, f"{pool.name}-{key}") as here:
         tasks = [
-            _Shard(str(here), n, shards, tuple(lexicon.ops), symbols, pool.kinds)
+            _Shard(str(here), graphs, n, shards, tuple(lexicon.ops), symbols, pool.kinds)
             for n in range(shards)
         ]
         if shards == 1 and folder is None:
-            shares = [_share(tables, equal_pairs(tables), tasks[0])]
+            shares = [_share(tables, _shard_pairs(tables, tasks[0]), tasks[0])]
         else:
             if not (here / COMPLETE).exists():
                 tables.save(here)
+            del tables
             shares = (executor or Serial()).map(_run_shard, tasks, progress=progress)
     raw = np.sum([s.raw for s in shares], axis=0)
     disjoint = np.sum([s.disjoint for s in shares], axis=0)
     counts = tuple(
-        Counts(
-            n,
-            tables.sequences(n) if count_sequences else 0,
-            canonical,
-            visited,
-            int(raw[n]),
-            int(disjoint[n]),
-        )
-        for n, (visited, canonical) in zip(sizes, graphs)
+        Counts(n, found.sequences, found.canonical, found.visited, int(raw[n]), int(disjoint[n]))
+        for n, found in enumerate(numbers, start=1)
     )
-    return Generation(pool.name, counts, _merged(universe, shares, lexicon))
+    return Generation(pool.name, counts, _merged(trivial, shares, lexicon))
 
 
 def _merged(
-    universe: Universe, shares: list[_Share], lexicon: Lexicon
+    trivial: list[Found], shares: list[_Share], lexicon: Lexicon
 ) -> dict[str, tuple[Found, ...]]:
     """The equations of all shards and the identities, by canonical text."""
-    chosen = _Chosen(lexicon)
-    for equation in identities(universe, lexicon):
-        chosen.offer(equation, ())
+    # Which of many is kept must not depend on shards: first by key, then by text and ranks.
+    by_key: dict[int, _Choice] = {}
     for share in shares:
-        for key, (order, equation) in share.chosen.items():
-            chosen.put(key, order, equation)
+        for key, choice in share.chosen.items():
+            if key not in by_key or choice[0] < by_key[key][0]:
+                by_key[key] = choice
+    choices = [((), canonical_text(equation, lexicon), equation) for equation in trivial]
+    kept: dict[tuple[str, Shape], tuple[Order, Found]] = {}
+    for order, text, equation in (*choices, *by_key.values()):
+        place = (text, equation.ranks)
+        if place not in kept or order < kept[place][0]:
+            kept[place] = (order, equation)
     equations: dict[str, tuple[Found, ...]] = {}
-    for text, ranks in sorted(chosen.found):
-        equations[text] = (*equations.get(text, ()), chosen.found[text, ranks][1])
+    for text, ranks in sorted(kept):
+        equations[text] = (*equations.get(text, ()), kept[text, ranks][1])
     return equations
 
 
-class _Chosen:
-    """One equation for every canonical text and combination of ranks.
-
-    Which of many is kept must not depend on shards: the one whose applications come first.
-    """
-
-    def __init__(self, lexicon: Lexicon) -> None:
-        self.lexicon = lexicon
-        self.found: dict[tuple[str, Shape], tuple[tuple[int, ...], Found]] = {}
-
-    def offer(self, equation: Found, order: tuple[int, ...]) -> None:
-        self.put((canonical_text(equation, self.lexicon), equation.ranks), order, equation)
-
-    def put(self, key: tuple[str, Shape], order: tuple[int, ...], equation: Found) -> None:
-        if key not in self.found or order < self.found[key][0]:
-            self.found[key] = (order, equation)
-
-
 # -------------------------------------------------------------------------------------- shards
-def _share(tables: Tables, pairs: Pairs, task: _Shard) -> _Share:
+@dataclass(frozen=True, slots=True)
+class _ShardPairs:
+    """The pairs of a shard, one for every key, and how many there were."""
+
+    graphs: Array
+    pairs: Array
+    keys: Array
+    raw: Array
+    disjoint: Array
+
+
+def _shard_pairs(tables: Tables, task: _Shard) -> _ShardPairs:
+    found = equal_pairs(tables, task.graphs // task.shards, shard=task.shard, shards=task.shards)
+    operators = (found.graphs != ABSENT).sum(axis=1)
+    larger = operators[found.pairs].max(axis=1, initial=0)
+    disjoint = np.bincount(larger, minlength=tables.size + 1)
+    keys = pair_keys(tables, found.graphs, found.pairs, task.symbols, task.kinds, task.lexicon())
+    # Of several pairs of a key, the one whose applications come first.
+    columns = found.graphs[found.pairs].reshape(len(found.pairs), 2 * tables.size)
+    order = np.lexsort((*columns.T[::-1], keys))
+    first = order[np.diff(keys[order], prepend=NO_KEY) != 0]
+    used, rows = np.unique(found.pairs[first], return_inverse=True)
+    rows = rows.reshape(-1, 2)
+    return _ShardPairs(found.graphs[used], rows, keys[first], found.raw, disjoint)
+
+
+def _share(tables: Tables, found: _ShardPairs, task: _Shard) -> _Share:
     """The equations of the pairs, up to renaming."""
-    lexicon = Lexicon()
-    for op in task.ops:
-        lexicon.symbol(op)
-    used = np.unique(pairs.graphs)
+    used = np.unique(found.graphs)
     reader = TermReader(tables, used[used != ABSENT], task.symbols, task.kinds)
-    chosen = _Chosen(lexicon)
-    graphs = pairs.graphs.tolist()
+    lexicon = task.lexicon()
+    graphs = found.graphs.tolist()
     sides = [reader.outputs(g) for g in graphs]
-    for first, second in pairs.pairs.tolist():
+    chosen: dict[int, _Choice] = {}
+    for (first, second), key in zip(found.pairs.tolist(), found.keys.tolist(), strict=True):
         equation = reader.pair(sides[first], sides[second])
-        if equation is not None:
-            chosen.offer(equation, (*graphs[first], *graphs[second]))
-    sizes = (pairs.graphs != ABSENT).sum(axis=1)
-    larger = sizes[pairs.pairs].max(axis=1, initial=0)
-    return _Share(pairs.raw, np.bincount(larger, minlength=tables.size + 1), chosen.found)
+        assert equation is not None, "a key for graphs of different outputs"
+        order = (*graphs[first], *graphs[second])
+        chosen[key] = (order, canonical_text(equation, lexicon), equation)
+    return _Share(found.raw, found.disjoint, chosen)
 
 
 def _run_shard(task: _Shard) -> _Share:
@@ -198,14 +222,13 @@ def _run_shard(task: _Shard) -> _Share:
     tables = Tables.load(folder)
     path = folder / f"shard-{task.shard}-of-{task.shards}.npz"
     if not path.exists():
-        pairs = equal_pairs(tables, shard=task.shard, shards=task.shards)
+        found = _shard_pairs(tables, task)
         partial = path.with_suffix(".partial.npz")
-        np.savez(partial, graphs=pairs.graphs, pairs=pairs.pairs, distinct=pairs.distinct,
-                 raw=pairs.raw)  # fmt: skip
+        np.savez(partial, **{f.name: getattr(found, f.name) for f in dataclasses.fields(found)})
         partial.rename(path)
     with np.load(path, allow_pickle=False) as file:
-        pairs = Pairs(file["graphs"], file["pairs"], int(file["distinct"]), file["raw"])
-    return _share(tables, pairs, task)
+        found = _ShardPairs(**file)
+    return _share(tables, found, task)
 
 
 @contextmanager
