@@ -2,62 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
-import numpy as np
 import pytest
 
 pytest.importorskip("z3")
+pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
 
-from whet.core.dtypes import FLOATS, f32
-from whet.core.types import Array, TensorType
-from whet.ir.expr import Expr
-from whet.ir.tensor import Compute, Tensor, compute
-from whet.ops.base import REGISTRY, Op, Sample, law, operator, require
+from whet.core.errors import UsageError
+from whet.core.executor import LocalProcesses
+from whet.core.module_executor import OutsideModule, WithModules
+from whet.ops.base import REGISTRY
+from whet.superopt.generate.alphabet import CORE, Alphabet
+from whet.superopt.generate.kinds import plain
+from whet.superopt.generate.outside import outside_letters
+from whet.superopt.generate.pools import Pool
+from whet.superopt.prune.candidates import find_candidates
 from whet.superopt.rules.rule import Rule, Variable
 from whet.superopt.verify.axioms import laws
-from whet.superopt.verify.gates import verify_as_stated
+from whet.superopt.verify.gates import verify_all, verify_as_stated
 from whet.superopt.verify.prover import Prover
+
+MIRROR = OutsideModule(str(Path(__file__).parent / "mirror_operator.py"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mirror() -> Iterator[ModuleType]:
+    """The operator `mirror`, for these tests only."""
+    module = MIRROR.load()
+    yield module
+    del REGISTRY["mirror"], sys.modules[module.__name__]
 
 
 @pytest.fixture(scope="module")
-def prover() -> Iterator[Prover]:
-    """A prover that knows an operator `mirror`, which turns a matrix around its last axis."""
-
-    @operator("mirror", "x")
-    class Mirror(Op):
-        def infer(self, x: TensorType) -> TensorType:
-            require(x.dtype in FLOATS and x.rank >= 1, self, "no meaning", x, code="WH1103")
-            return x
-
-        def compute(self, x: Tensor) -> Compute:
-            last = x.shape[-1] - 1
-
-            def body(*i: Expr) -> Expr:
-                return x[(*i[:-1], -i[-1] + last)]
-
-            return compute(x.shape, body, "mirror")
-
-        def reference(self, x: Array) -> Array:
-            return np.flip(x, -1)
-
-        axioms = (
-            law("mirror(mirror(x)) = x", "exact", x=(2, 3)),
-            law("mirror(relu(x)) = relu(mirror(x))", "exact", x=(2, 3)),
-            law("mirror(matmul(a, b)) = matmul(a, mirror(b))", "exact", a=(2, 3), b=(3, 4)),
-        )
-
-        @classmethod
-        def samples(cls) -> tuple[Sample, ...]:
-            return (Sample(cls(), (TensorType((2, 3), f32),)),)
-
-        @classmethod
-        def sample(cls, rng: np.random.Generator) -> Sample:
-            shape = tuple(int(d) for d in rng.integers(1, 5, int(rng.integers(1, 5))))
-            return Sample(cls(), (TensorType(shape, f32),))
-
-    yield Prover(laws())
-    del REGISTRY["mirror"]
+def prover(mirror: ModuleType) -> Prover:
+    return Prover(laws())
 
 
 def rule(name: str, left: str, right: str, **ranks: int) -> Rule:
@@ -90,3 +72,40 @@ def test_its_true_rules_are_proved(stated: Rule, prover: Prover) -> None:
 @pytest.mark.parametrize("stated", FALSE, ids=lambda r: r.name)
 def test_its_false_rules_are_refuted(stated: Rule, prover: Prover) -> None:
     assert verify_as_stated(stated, prover).outcome == "refuted"
+
+
+# ------------------------------------------------------------------------------------ generating
+FOUND = {
+    ("mirror(mirror(x))", "x"),
+    ("mirror(relu(x))", "relu(mirror(x))"),
+    ("mirror(matmul(x, w))", "matmul(x, mirror(w))"),
+    ("mirror(relu(mirror(x)))", "relu(x)"),
+}
+
+
+def small_pool() -> Pool:
+    letters = tuple(x for x in CORE if x.name in ("relu", "matmul"))
+    inputs = (("x1", plain((3, 4), "activation")), ("w1", plain((4, 4), "weight")))
+    return Pool("small", inputs, Alphabet(letters)).with_letters("mirror", outside_letters(MIRROR))
+
+
+def test_generating_at_size_3_finds_its_rules() -> None:
+    executor = WithModules(LocalProcesses(2), (MIRROR,))
+    catalogue = find_candidates([small_pool()], 3, executor=executor)
+    stated = {(f.lhs[0], f.rhs[0]) for c in catalogue.candidates for f in c.forms}
+    stated |= {(b, a) for a, b in stated}
+    assert stated >= FOUND, sorted(stated)
+
+
+def test_workers_know_its_laws() -> None:
+    executor = WithModules(LocalProcesses(2), (MIRROR,))
+    reports = verify_all(TRUE[:2], 0, executor, batch=1)
+    assert [r.outcome for r in reports] == ["proved", "proved"]
+
+
+def test_a_file_without_operators_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nothing_in_here.py").write_text("")
+    with pytest.raises(UsageError, match="defines no operators"):
+        outside_letters(OutsideModule(str(tmp_path / "nothing_in_here.py")))
+    with pytest.raises(UsageError, match="there is no file"):
+        OutsideModule(str(tmp_path / "missing.py")).load()

@@ -47,6 +47,22 @@ class Reporter:
             task = progress.add_task(escape(what), total=total)
             yield lambda: progress.advance(task)
 
+    @contextlib.contextmanager
+    def stages(self) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+        """Progress bars one below the other.
+
+        The function that it gives begins one, and returns what to call with the number of
+        steps that are done and of all steps.
+        """
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=self.err, transient=True) as progress:
+
+            def begin(what: str) -> Callable[[int, int], None]:
+                task = progress.add_task(escape(what), total=None)
+                return lambda done, total: progress.update(task, completed=done, total=total)
+
+            yield begin
+
     def result(self, document: dict[str, Any], show: Callable[[], None]) -> None:
         """The result of a command: as JSON, or as `show` prints it."""
         if self.as_json:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import Protocol, TypeVar
@@ -96,7 +98,8 @@ class LocalProcesses:
         count = min(self.workers or len(os.sched_getaffinity(0)), len(items))
         context = multiprocessing.get_context("spawn")
         results: dict[int, R] = {}
-        with ProcessPoolExecutor(count, context) as pool:
+        workers = ProcessPoolExecutor(count, context, _leave_interrupts)
+        with workers as pool, _ended_by_interrupt():
             # Only as many items as there are workers are handed out, so that cancelling and
             # failing leave nothing in a queue.
             running: dict[Future[R], int] = {}
@@ -113,6 +116,23 @@ class LocalProcesses:
                     if progress is not None:
                         progress(len(results), len(items))
         return [results[n] for n in range(len(items))]
+
+
+def _leave_interrupts() -> None:
+    """In a worker: Ctrl-C is for the process that hands out the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
+    """An interrupt ends the processes that were started within, whatever they are doing."""
+    before = set(multiprocessing.active_children())
+    try:
+        yield
+    except KeyboardInterrupt:
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+        raise
 
 
 def _result(future: Future[R]) -> R:

@@ -114,7 +114,7 @@ class Universe:
     def inputs(self) -> int:
         return len(self.pool.inputs)
 
-    def build(self) -> None:
+    def build(self, after_round: Callable[[], None] = lambda: None) -> None:
         """All rounds, up to the size."""
         self._add_constants()
         n = self.inputs
@@ -124,10 +124,12 @@ class Universe:
         self._insert(first, second)
         self._round(first, second, last=self.size == 1)
         self.base = len(self.apps)
+        after_round()
         for done in range(1, self.size):
             self.keys, self.numbers, first, second = self.tables().new_pairs(done)
             self.pairs += len(first)
             self._round(first, second, last=done == self.size - 1)
+            after_round()
 
     def tables(self) -> Tables:
         """What walking over the graphs needs."""

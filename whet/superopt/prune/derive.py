@@ -13,7 +13,8 @@ from typing import Any
 from whet.core.executor import Progress
 from whet.superopt.prune.terms import Found, Lexicon, Term, size_of, variables
 
-TIMEOUT_MS = 300
+EFFORT = 500_000
+"""Where the solver gives up, in its own unit of work: unlike a time it is the same in every run."""
 
 
 class _Theory:
@@ -26,7 +27,7 @@ class _Theory:
         self.sort = z3.DeclareSort("T")
         self.functions: dict[tuple[int, int, int], Any] = {}
         self.solver = z3.SimpleSolver()
-        self.solver.set("timeout", TIMEOUT_MS)
+        self.solver.set("rlimit", EFFORT)
         self.solver.set(mbqi=False, auto_config=False)
 
     def term(self, term: Term, names: str) -> Any:

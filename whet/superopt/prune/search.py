@@ -69,6 +69,24 @@ class Generation:
     found: dict[str, tuple[Found, ...]]
 
 
+@dataclass(slots=True)
+class _Steps:
+    """Progress over the rounds of evaluation and counting, and then over the shards."""
+
+    before: int
+    report: Progress | None
+    done: int = 0
+
+    def advance(self) -> None:
+        self.done += 1
+        if self.report is not None:
+            self.report(self.done, self.before + 1)
+
+    def then(self, done: int, total: int) -> None:
+        if self.report is not None:
+            self.report(self.before + done, self.before + total)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shard:
     """What a worker needs to know for its share of the fingerprints."""
@@ -119,13 +137,16 @@ def generate(
     progress: Progress | None = None,
 ) -> Generation:
     """All equations between graphs of up to `size` operators over the pool, up to renaming."""
+    steps = _Steps(size + 1, progress)
     universe = Universe(pool, size, seed=seed, exact=exact, threads=threads)
-    universe.build()
+    universe.build(steps.advance)
     tables = universe.tables()
     numbers = [tables.count(n) for n in range(1, size + 1)]
     graphs = sum(n.visited for n in numbers)
+    steps.advance()
     shards = max(1, math.ceil(graphs * BYTES_PER_GRAPH / memory))
-    key = digest_text(repr(pool.inputs), str(size), str(seed), str(exact), str(shards))[:16]
+    letters = [x.name for x in pool.alphabet.letters]
+    key = digest_text(repr((pool.inputs, letters, size, seed, exact, shards)))[:16]
     symbols = tuple(lexicon.symbol(op) for op in universe.grammar.ops)
     trivial = list(identities(universe, lexicon))
     # The elements of values are not needed any more.
@@ -141,7 +162,7 @@ def generate(
             if not (here / COMPLETE).exists():
                 tables.save(here)
             del tables
-            shares = (executor or Serial()).map(_run_shard, tasks, progress=progress)
+            shares = (executor or Serial()).map(_run_shard, tasks, progress=steps.then)
     raw = np.sum([s.raw for s in shares], axis=0)
     disjoint = np.sum([s.disjoint for s in shares], axis=0)
     counts = tuple(

@@ -169,11 +169,11 @@ def _keys(
                 colour[v] = _two(colour[v], context[v])
         # Variables numbered by their colours, in words that also say their ranks.
         for v in range(inputs):
-            place = 0
+            before = 0
             for w in range(inputs):
                 if consumed[w] and (colour[w] < colour[v] or (colour[w] == colour[v] and w < v)):
-                    place += 1
-            up[v] = mix(U(place + 1) * U(16) + ranks[v])
+                    before += 1
+            up[v] = mix(U(before + 1) * U(16) + ranks[v])
         _upwards(label, below, other, free, inputs, up)
         forwards, backwards = U(0), U(0)
         for n in range(inputs, middle):

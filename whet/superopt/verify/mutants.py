@@ -1,9 +1,10 @@
 """Rules made false on purpose, to see that the gates notice.
 
 A mutant changes one thing of one side of a rule: an operator, an operand, an attribute, the
-order of operands.  It counts only if it is false beyond doubt, which is decided without the
-gates: both sides are computed by the operators' NumPy meaning on small integers, where double
-precision is exact, on up to 200 shapes.
+order of operands; if that does not make enough of them, two things.  It counts only if it is
+false beyond doubt, which is decided without the gates: both sides are computed by the operators'
+NumPy meaning on small integers, where double precision is exact (but for averages, whose
+rounding is far below any difference), on 200 shapes.  What agrees on all of them is no mutant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whet.core.executor import Executor, Progress
 from whet.graph.attributes import Expression, ListOf, Literal
 from whet.graph.terms import Apply, Term, Variable
 from whet.superopt.rules.rule import Rule
@@ -25,6 +27,9 @@ from whet.superopt.verify.identity import Sides, check_identity
 from whet.superopt.verify.prover import Prover
 
 SHAPES = 200
+PAIRED = 4
+"""Second changes that are tried on top of each first one."""
+GATES = ("prover", "identity", "bounded")
 KIN = (("add", "mul", "sub", "maximum", "minimum"), ("relu", "neg", "abs", "tanh"),
        ("max_pool", "avg_pool"))  # fmt: skip
 """Operators that take each other's place."""
@@ -57,12 +62,15 @@ class Kills:
 def mutants(rule: Rule, seed: int, limit: int) -> Iterator[Mutant]:
     """Up to `limit` false variants of the rule."""
     rng = np.random.default_rng(seed)
-    candidates = list(dict.fromkeys(_variants(rule)))
+    seen = {(rule.lhs, rule.rhs)}
     made = 0
-    for n in rng.permutation(len(candidates)):
+    for change, mutated in _shuffled_variants(rule, rng):
         if made >= limit:
             return
-        change, mutated = candidates[int(n)]
+        text = (mutated.lhs, mutated.rhs)
+        if text in seen:
+            continue
+        seen.add(text)
         witness = falsity(mutated, seed)
         if witness is not None:
             made += 1
@@ -75,9 +83,30 @@ def falsity(rule: Rule, seed: int, shapes: int = SHAPES) -> str | None:
     rng = np.random.default_rng(seed)
     for at in itertools.islice(search(tested, seed + 1), shapes):
         sides = Sides(tested, at)
-        if sides.types_differ() is not None or sides.numbers_differ(rng) is not None:
+        if sides.types_differ() is None and sides.numbers_differ(rng) is not None:
             return str(at)
     return None
+
+
+def find_and_judge(
+    rules: Sequence[Rule],
+    wanted: int,
+    seed: int,
+    executor: Executor,
+    progress: Progress | None = None,
+) -> list[Kills]:
+    """What the gates say about at least `wanted` mutants, if the rules have so many."""
+    share = -(-wanted // len(rules))
+    found = executor.map(judge_mutants, [(r, seed, share) for r in rules], progress=progress)
+    missing = wanted - sum(map(len, found))
+    able = [n for n, kills in enumerate(found) if len(kills) == share]
+    if missing > 0 and able:
+        # Small rules have few variants: the others make up for them.
+        more = share + -(-missing // len(able))
+        tasks = [(rules[n], seed, more) for n in able]
+        for n, kills in zip(able, executor.map(judge_mutants, tasks, progress=progress)):
+            found[n] = kills
+    return [k for kills in found for k in kills]
 
 
 def judge_mutants(task: tuple[Rule, int, int]) -> tuple[Kills, ...]:
@@ -96,6 +125,18 @@ def judge(mutant: Mutant, prover: Prover, seed: int = 0) -> Kills:
 
 
 # ------------------------------------------------------------------------------------ variants
+def _shuffled_variants(rule: Rule, rng: np.random.Generator) -> Iterator[tuple[str, Rule]]:
+    """Single changes in random order, then pairs of changes."""
+    singles = list(dict.fromkeys(_variants(rule)))
+    order = [singles[int(n)] for n in rng.permutation(len(singles))]
+    yield from order
+    for change, mutated in order:
+        twice = list(dict.fromkeys(_variants(mutated)))
+        for n in rng.permutation(len(twice))[:PAIRED]:
+            second, both = twice[int(n)]
+            yield f"{change}; {second}", both
+
+
 def _variants(rule: Rule) -> Iterator[tuple[str, Rule]]:
     """(what is changed, the rule with it) for every single change of either side."""
     plain = dataclasses.replace(rule, certificate=None)
@@ -165,11 +206,29 @@ def _changed_attribute(value: Expression) -> Iterator[Expression]:
                 yield ListOf((*value.items[:n], changed, *value.items[n + 1 :]))
 
 
-def summary(kills: Sequence[Kills]) -> str:
-    """How many mutants each gate noticed, and how many none did."""
-    total = len(kills)
-    parts = (
-        f"{gate} {sum(getattr(k, gate) for k in kills)}/{total}"
-        for gate in ("prover", "identity", "bounded")
-    )
-    return f"{', '.join(parts)}; passed all gates: {sum(k.passed for k in kills)}"
+def tally(kills: Sequence[Kills]) -> list[list[str]]:
+    """Rows of a table: kinds of changes with how many mutants each gate noticed; then all."""
+    kinds: dict[str, list[Kills]] = {}
+    for k in kills:
+        kinds.setdefault(_kind(k.mutant.change), []).append(k)
+    rows = [_row(kind, members) for kind, members in sorted(kinds.items())]
+    return [*rows, _row("all", kills)]
+
+
+def _row(name: str, kills: Sequence[Kills]) -> list[str]:
+    noticed = [sum(getattr(k, gate) for k in kills) for gate in GATES]
+    return [name, *map(str, (len(kills), *noticed, sum(k.passed for k in kills)))]
+
+
+def _kind(change: str) -> str:
+    """What kind of change it was, without its details."""
+    if ";" in change:
+        return "two changes"
+    what = change.split(": ")[-1]
+    for sign, kind in (("=", "attribute"), ("swapped", "operands swapped"),
+                       ("dropped", "operator dropped"), ("output", "outputs"),
+                       ("doubled", "doubled"), ("relu added", "relu added")):  # fmt: skip
+        if sign in what:
+            return kind
+    first = what.split(" ")[0]
+    return "operator" if any(first in kin for kin in KIN) else "operand"

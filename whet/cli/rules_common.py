@@ -1,0 +1,131 @@
+"""What the `whet rules` commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whet.cli.console import Reporter
+from whet.core.errors import UsageError, check
+from whet.core.executor import Executor, LocalProcesses, Serial
+from whet.core.module_executor import OutsideModule, WithModules
+from whet.core.ray_executor import RayCluster
+from whet.superopt.rules.files import load_folder, shipped
+from whet.superopt.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from whet.superopt.generate.pools import Pool
+    from whet.superopt.verify.gates import Report
+
+FolderOption = Annotated[
+    Path | None, typer.Option("--rules", metavar="FOLDER", help="Rules other than whet's own.")
+]
+WriteOption = Annotated[
+    Path | None, typer.Option("--write", metavar="FOLDER", help="Store the proved rules there.")
+]
+WorkersOption = Annotated[
+    int,
+    typer.Option(
+        "--workers", metavar="N", min=0, help="Worker processes; 0 means one per processor."
+    ),
+]
+ExecutorOption = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        metavar="processes|ray",
+        help="Where the workers are: on this machine, or in a Ray cluster (whet[ray]).",
+    ),
+]
+RuleArgument = Annotated[str, typer.Argument(metavar="RULE", help="Its name or hash, or a part.")]
+PoolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pool",
+        metavar="NAME",
+        help="Inputs to start from, `ten` by default; may be repeated. Pools: ten, twenty, groups, "
+        "matrices, batches, strided.",
+    ),
+]
+LettersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--letters",
+        metavar="NAME",
+        help="Operators beyond TASO's; may be repeated: strided, same_upper, valid, reduce, "
+        "broadcast, reshape, opaque, softmax, layer_norm.",
+    ),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="MODULE|FILE.py",
+        help="Operators of your own: a module or a file that defines them; may be repeated.",
+    ),
+]
+
+
+def known_rules(folder: Path | None) -> tuple[Rule, ...]:
+    return shipped() if folder is None else load_folder(folder)
+
+
+def find_rule(name: str, folder: Path | None) -> Rule:
+    """The one rule that is meant."""
+    rules = known_rules(folder)
+    found = [r for r in rules if r.name == name] or [
+        r for r in rules if name in r.name or r.hash.startswith(name)
+    ]
+    check(len(found) == 1, "WH3007",
+          f"{len(found) or 'no'} rules are called '{name}'", *(r.name for r in found[:8]),
+          kind=UsageError)  # fmt: skip
+    return found[0]
+
+
+def executor_for(kind: str, workers: int, modules: tuple[OutsideModule, ...] = ()) -> Executor:
+    """Where work is done; results do not depend on it."""
+    check(kind in ("processes", "ray"), "WH3007", f"there is no executor '{kind}'",
+          hint="processes or ray", kind=UsageError)  # fmt: skip
+    found: Executor
+    if kind == "ray":
+        found = RayCluster(workers=workers)
+    else:
+        found = Serial() if workers == 1 else LocalProcesses(workers)
+    return WithModules(found, modules) if modules else found
+
+
+def chosen_pools(
+    names: list[str] | None, letters: list[str] | None, modules: tuple[OutsideModule, ...]
+) -> list[Pool]:
+    """The pools of these names, with the letters that were asked for."""
+    # The pools bring numba, which listing and using rules must not need.
+    from whet.superopt.generate.alphabet import EXTRA
+    from whet.superopt.generate.outside import outside_letters
+    from whet.superopt.generate.pools import POOLS
+
+    for name in names or ():
+        check(name in POOLS, "WH3007", f"there is no pool '{name}'", hint=", ".join(POOLS),
+              kind=UsageError)  # fmt: skip
+    for name in letters or ():
+        check(name in EXTRA, "WH3007", f"there are no letters '{name}'", hint=", ".join(EXTRA),
+              kind=UsageError)  # fmt: skip
+    pools = [POOLS[name] for name in names or ["ten"]]
+    if letters:
+        pools = [p.extended(*letters) for p in pools]
+    for module in modules:
+        found = outside_letters(module)
+        pools = [p.with_letters("-".join(x.name for x in found), found) for p in pools]
+    return pools
+
+
+def show_report(report: Report, reporter: Reporter) -> None:
+    guards = f"  with {', '.join(report.added_guards)}" if report.added_guards else ""
+    reporter.text(f"{report.outcome:8} {report.rule.name}{guards}")
+    if report.outcome != "proved":
+        for gate, answer in report.gates:
+            reporter.text(f"    {gate}: {answer}")
+        for label, text in (("counterexample", report.counterexample), ("hint", report.hint)):
+            if text:
+                reporter.text(f"    {label}: {text}")

@@ -1,0 +1,175 @@
+"""whet rules generate and stats: finding rules by enumeration."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whet.cli.arguments import JsonOption, QuietOption, SeedOption
+from whet.cli.console import Reporter
+from whet.cli.interrupts import heard
+from whet.cli.rules_common import (
+    ExecutorOption,
+    FolderOption,
+    LettersOption,
+    PoolOption,
+    WithOption,
+    WorkersOption,
+    WriteOption,
+    chosen_pools,
+    executor_for,
+    known_rules,
+    show_report,
+)
+from whet.core.module_executor import OutsideModule
+from whet.superopt.rules.files import family, write_folder
+
+OUTCOMES = ("proved", "refuted", "unproved", "alarm")
+FUNNEL = {
+    "size": "size",
+    "sequences": "raw graphs",
+    "canonical": "different",
+    "visited": "walked",
+    "pairs": "equal pairs",
+    "disjoint": "nothing shared",
+    "renamed": "renamed",
+    "general": "no instance",
+    "core": "core",
+}
+"""Columns of the funnel, in its order, with their headings."""
+PAPER = {"size": "TASO, 4", "pairs": "28,744", "renamed": "17,346", "general": "743"}
+"""The paper's funnel: candidates, after renaming, after common subgraphs."""
+
+
+def generate_command(
+    size: Annotated[int, typer.Option(metavar="N", min=1, max=6, help="Operators per side.")] = 3,
+    pool: PoolOption = None,
+    letters: LettersOption = None,
+    outside: WithOption = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="A second pass: relu and max as they are on signed numbers, where the first pass "
+            "takes them for any function.",
+        ),
+    ] = False,
+    write: WriteOption = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Keep finished parts there, and go on from those that are there."
+        ),
+    ] = None,
+    workers: WorkersOption = 1,
+    executor: ExecutorOption = "processes",
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Find all rules up to a size, prove them and store them.
+
+    The same seed gives the same files, byte for byte, whatever the workers.
+    """
+    from whet.superopt.prune.candidates import find_candidates
+    from whet.superopt.verify.gates import verify_forms
+
+    reporter = Reporter(quiet=quiet, as_json=json)
+    modules = tuple(map(OutsideModule, outside or ()))
+    pools = chosen_pools(pool, letters, modules)
+    runner = executor_for(executor, workers, modules)
+    try:
+        with reporter.stages() as begin:
+            found = find_candidates(
+                pools,
+                size,
+                seed=seed,
+                exact=exact,
+                executor=runner,
+                threads=workers or len(os.sched_getaffinity(0)),
+                folder=resume,
+                report=begin,
+            )
+            forms = tuple(
+                tuple(dataclasses.replace(f, core=c.in_core) for f in c.forms)
+                for c in found.candidates
+            )
+            reports = verify_forms(forms, seed, runner, begin("proofs"), batch=1)
+    except KeyboardInterrupt:
+        heard()
+        reporter.note(_how_to_go_on(resume))
+        raise
+    proved = tuple(r.rule for r in reports if r.outcome == "proved")
+    if write is not None:
+        write_folder(proved, write)
+    outcomes = {o: sum(r.outcome == o for r in reports) for o in OUTCOMES}
+    document = {"funnel": [dataclasses.asdict(row) for row in found.funnel], "outcomes": outcomes}
+
+    def show() -> None:
+        for r in reports:
+            if r.outcome in ("unproved", "alarm"):
+                show_report(r, reporter)
+        reporter.text(", ".join(f"{n} {o}" for o, n in outcomes.items()))
+
+    reporter.result(document, show)
+
+
+def _how_to_go_on(folder: Path | None) -> str:
+    if folder is None:
+        return "interrupted; with --resume FOLDER finished parts are kept for the next run"
+    parts = len(list(folder.glob("*/shard-*-of-*.npz")))
+    return f"interrupted; {parts} finished parts are in {folder}: the same command goes on there"
+
+
+def stats_command(
+    rules: FolderOption = None,
+    size: Annotated[
+        int, typer.Option(metavar="N", min=0, max=6, help="Also enumerate graphs up to this size.")
+    ] = 0,
+    pool: PoolOption = None,
+    letters: LettersOption = None,
+    outside: WithOption = None,
+    workers: WorkersOption = 1,
+    executor: ExecutorOption = "processes",
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Count the rules by family, and how many of all graphs each step of pruning leaves."""
+    reporter = Reporter(quiet=quiet, as_json=json)
+    chosen = known_rules(rules)
+    families = sorted({family(r) for r in chosen})
+    counts = {f: sum(family(r) == f for r in chosen) for f in families}
+    rows: list[dict[str, int]] = []
+    if size:
+        from whet.superopt.prune.candidates import find_candidates
+
+        modules = tuple(map(OutsideModule, outside or ()))
+        with reporter.stages() as begin:
+            found = find_candidates(
+                chosen_pools(pool, letters, modules),
+                size,
+                seed=seed,
+                executor=executor_for(executor, workers, modules),
+                threads=workers or len(os.sched_getaffinity(0)),
+                report=begin,
+            )
+        rows = [dataclasses.asdict(row) for row in found.funnel]
+    total = {"all": len(chosen), "core": sum(r.core for r in chosen),
+             "exact": sum(r.numeric == "exact" for r in chosen)}  # fmt: skip
+
+    def show() -> None:
+        for name, count in counts.items():
+            reporter.text(f"{name:14}{count:6}")
+        reporter.text("  ".join(f"{k} {v}" for k, v in total.items()))
+        if rows:
+            reporter.text("")
+            shown = [[f"{row[key]:,}" for key in FUNNEL] for row in rows]
+            paper = [PAPER.get(key, "") for key in FUNNEL]
+            reporter.table(list(FUNNEL.values()), [*shown, paper])
+
+    reporter.result({"families": counts, **total, "funnel": rows}, show)
