@@ -36,7 +36,7 @@ ExecutorOption = Annotated[
     typer.Option(
         "--executor",
         metavar="processes|ray",
-        help="Where the workers are: on this machine, or in a Ray cluster (whet[ray]).",
+        help="Where the workers are: on this machine, or in a Ray cluster (extra `ray`).",
     ),
 ]
 RuleArgument = Annotated[str, typer.Argument(metavar="RULE", help="Its name or hash, or a part.")]
