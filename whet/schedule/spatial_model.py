@@ -11,7 +11,7 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.affine import affine, free_symbols
+from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
@@ -47,7 +47,7 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
     pixels = 1 if s.pixels is None else s.pixels.extent
     accumulators = sum(2 if r.kind.startswith("arg") else 1 for r in s.stage.reduces)
     rows: list[tuple[int, ...]] = []
-    for px in (1, 2, 3, 4, 6, 8):
+    for px in (1, 2, 3, 4, 5, 6, 7, 8):
         for nv in (4, 3, 2, 1):
             # The other half of the registers holds what the terms of a window share.
             crowded = 2 * px * nv * accumulators > target.vector_registers
@@ -55,7 +55,10 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
                 continue
             tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes))
             shares = [(t, p) for t in halvings(tiles) for p in halvings(panels)]
-            rows += [(px, nv, lanes, *share) for share in (shares if threads > 1 else shares[:1])]
+            if threads == 1:
+                # One after the other, but in either order: all columns of a tile, or of a panel.
+                shares = list(dict.fromkeys([(tiles, panels), (tiles, 1)]))
+            rows += [(px, nv, lanes, *share) for share in shares]
     names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step")
     return dict(zip(names, np.array(rows, dtype=np.int64).T))
 
@@ -68,7 +71,9 @@ def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Arr
     outer = elements(s.outer)
     steps = outer * -(-tiles // holes["tiles_per_step"]) * -(-panels // holes["panels_per_step"])
     count = steps * holes["tiles_per_step"] * holes["panels_per_step"]
-    shapes, place = np.unique(np.stack([px, nv, lanes]), axis=1, return_inverse=True)
+    # The weights of a panel stay in registers from tile to tile.
+    kept = (holes["panels_per_step"] == 1) & (holes["tiles_per_step"] > 1)
+    shapes, place = np.unique(np.stack([px, nv, lanes, kept]), axis=1, return_inverse=True)
     per_tile = np.array([_tile_cycles(s, target, *map(int, shape)) for shape in shapes.T])
     moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
     cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic_cycles(moving, target))
@@ -76,24 +81,25 @@ def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Arr
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
-def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int) -> float:
-    """Cycles of one tile of px pixels and nv vectors."""
-    epilogue = _Tally(s, target, px, nv, lanes)
+def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int, kept: int = 0) -> float:
+    """Cycles of one tile of px pixels and nv vectors; `kept` if it finds its weights loaded."""
+    epilogue = _Tally(s, target, px, nv, lanes, kept=bool(kept))
     epilogue.add(s.stage.body, {})
     stored = affine(s.stage.address).coefficient(s.vector) if s.vector is not None else 1
     # Results that are no neighbours are stored one by one.
     stores = epilogue.passes if stored == 1 or lanes == 1 else 1.5 * lanes
     cycles = max(epilogue.cycles(), stores * px * nv) + TILE_CYCLES
     for reduce in s.stage.reduces:
-        cycles += _reduction_cycles(s, target, reduce, px, nv, lanes)
+        cycles += _reduction_cycles(s, target, reduce, px, nv, lanes, bool(kept))
     return cycles
 
 
 def _reduction_cycles(
-    s: Spatial, target: Target, reduce: Reduce, px: int, nv: int, lanes: int
+    s: Spatial, target: Target, reduce: Reduce, px: int, nv: int, lanes: int, kept: bool
 ) -> float:
     count = elements(reduce.axes)
-    tally = _Tally(s, target, px, nv, lanes)
+    few = nv * count <= target.vector_registers // 2
+    tally = _Tally(s, target, px, nv, lanes, kept=kept and few)
     apart = APART if _steps_over(s, reduce, nv * lanes) else 1.0
     combine = 3.0 if reduce.kind.startswith("arg") else 1.0
     written = {a: a.extent for a, kind in zip(reduce.axes, loop_kinds(reduce.axes))
@@ -118,7 +124,10 @@ def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
 class _Tally:
     """Operations, loads and bytes of a tile."""
 
-    def __init__(self, s: Spatial, target: Target, px: int, nv: int, lanes: int) -> None:
+    def __init__(
+        self, s: Spatial, target: Target, px: int, nv: int, lanes: int, *, kept: bool = False
+    ) -> None:
+        self.kept = kept
         self.s, self.target, self.px, self.nv, self.lanes = s, target, px, nv, lanes
         bits = max(8, s.stage.target.dtype.bits)
         self.rates = rates_of(target)
@@ -141,6 +150,8 @@ class _Tally:
         if self.s.pixels is not None:
             axes[self.s.pixels] = self.px
         form = form_of(read)
+        if self.kept and self.is_stored_to_fit(read) and not self.moves_within_step(form):
+            return
         places = distinct(form, axes)
         step = lane_step(read, self.s.vector)
         if step == 0:
@@ -169,6 +180,9 @@ class _Tally:
         near = self.s.pixels is not None and form.coefficient(self.s.pixels) in (0, 1)
         lines = places / self.px if near else places
         self.bytes += lines * self.nv * self.lanes * self.target.line_bytes
+
+    def moves_within_step(self, form: Affine) -> bool:
+        return self.s.pixels is not None and form.coefficient(self.s.pixels) != 0
 
     def is_stored_to_fit(self, read: Read) -> bool:
         """Constants are stored with the vector axis last."""

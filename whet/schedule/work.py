@@ -23,7 +23,9 @@ from whet.schedule.access import address_form
 from whet.schedule.rates import rates_of
 
 STEP_NS = 40.0
-"""What it costs to begin a step of a parallel loop."""
+"""What it costs to begin a step of a parallel loop that threads share."""
+SERIAL_STEP_NS = 5.0
+"""The same where one thread runs them all, one after the other."""
 IN_FLIGHT = 192.0
 """Instructions that the core looks ahead: neighbouring tiles overlap within them."""
 SLOTS = {
@@ -156,7 +158,7 @@ def shared_out(cycles: Array, steps: Array, threads: int, target: Target) -> Arr
     """
     ns = cycles / rates_of(target).clock
     if threads == 1:
-        return ns + steps * STEP_NS
+        return ns + steps * SERIAL_STEP_NS
     rounds = np.ceil(steps / threads) / steps
     late = np.where(steps > 1, 0.25 / steps, 0.0)
     handed = steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
