@@ -7,9 +7,10 @@ of how many it offers, so that large spaces do not crowd out small ones.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +26,12 @@ from whet.graph.passes import optimize
 from whet.measure.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate
-from whet.schedule import families  # noqa: F401  (adds the sketches)
+from whet.schedule.families import Family
 from whet.schedule.sketch import SKETCHES
 from whet.tasks.task import Task
 from whet.tune.models.protocol import Batch, Trials
+from zoo.networks import build_networks
+from zoo.operators import cases
 
 SHORTEST, LONGEST = 4e-6, 5e-3
 """Tasks whose best draft, in seconds, is outside are left out: noise below, waiting above."""
@@ -53,12 +56,16 @@ class Subject:
         return sum(len(b) for b in self.batches)
 
 
-def model_files(folders: Sequence[Path], only: Sequence[str] | None) -> Iterator[tuple[str, Path]]:
-    """The models that the index.json of each folder lists."""
-    for folder in folders:
-        for key, entry in json.loads((folder / "index.json").read_text()).items():
-            if not only or entry["name"] in only:
-                yield key, folder / entry["file"]
+def model_files(folder: Path, given: Sequence[Path]) -> list[tuple[str, Path]]:
+    """The models of every folder's index.json; without folders, the zoo's, written to `folder`."""
+    if not given:
+        networks = [*build_networks(folder), *(case.written(folder) for case in cases())]
+        return [(n.name, n.path) for n in networks]
+    found = []
+    for place in given:
+        index = json.loads((place / "index.json").read_text())
+        found += [(key, place / entry["file"]) for key, entry in index.items()]
+    return found
 
 
 def subjects_of(
@@ -141,18 +148,30 @@ def collect(
             say(f"{trials} trials, {trials / took:.1f}/s, {subject.name} {len(fresh)}")
 
 
+def complete(batch: Batch, holes: Mapping[str, int]) -> Mapping[str, int] | None:
+    """A record's holes; those that its sketch has got since have the value that changes nothing.
+
+    None if the record has holes that the sketch has no more.
+    """
+    tiling = batch.sketch.tiling if isinstance(batch.sketch, Family) else None
+    if tiling is not None and set(holes) <= {f.name for f in dataclasses.fields(tiling)}:
+        holes = vars(tiling(**holes))
+    return holes if set(batch.holes) <= set(holes) else None
+
+
 def stored_trials(subjects: Sequence[Subject], database: Database) -> dict[str, list[Trials]]:
     """What the database knows of the tasks, by the tasks' keys; a batch per sketch."""
     found: dict[str, list[Trials]] = {}
     for subject in subjects:
         target, threads = subject.batches[0].target, subject.batches[0].threads
         by_sketch: dict[str, dict[tuple[int, ...], float]] = {}
-        names = {b.sketch.name: tuple(b.holes) for b in subject.batches}
+        known = {b.sketch.name: b for b in subject.batches}
         for record in database.records(subject.task.key, target, threads):
-            holes = names.get(record.sketch)
-            if holes is None or set(holes) != set(record.holes):
-                continue  # of a sketch that has other holes by now
-            row = tuple(record.holes[h] for h in holes)
+            own = known.get(record.sketch)
+            values = None if own is None else complete(own, record.holes)
+            if own is None or values is None:
+                continue
+            row = tuple(values[h] for h in own.holes)
             seconds = np.inf if record.seconds is None else record.seconds
             by_sketch.setdefault(record.sketch, {})[row] = seconds
         for batch in subject.batches:
