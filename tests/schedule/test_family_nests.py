@@ -85,7 +85,11 @@ CASES = {
     ),
     "long_sums": (TASKS["matmul"](5, 20, 300), Windows((8, 8), 150, 16).task),
     "three_axes": (Windows((5, 6, 7), 16, 16).task,),
-    "groups": (Windows((9, 9), 8, 8, groups=8).task, Windows((6, 6), 16, 16, groups=4).task),
+    "groups": (
+        Windows((9, 9), 8, 8, groups=8).task,
+        Windows((6, 6), 16, 16, groups=4).task,
+        Windows((6, 6), 16, 48, groups=2).task,
+    ),
 }
 
 

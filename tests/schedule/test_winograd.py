@@ -91,7 +91,6 @@ def test_windows_of_three_taps_are_found(spatial: tuple[int, ...], pairs: int, s
         Windows((9, 9), 8, 16, kernel=5, pad=2),
         Windows((9, 9), 8, 16, kernel=1, pad=0),
         Windows((9, 9), 8, 8, groups=8),
-        Windows((9, 9), 8, 16, groups=2),
         Windows((9, 9), 8, 16, constant=False),
     ],
     ids=lambda c: ",".join(
@@ -130,6 +129,8 @@ CASES = {
     "batch": Windows((6, 5), 12, 24, batch=3, epilogue=True),
     "few channels": Windows((6, 6), 3, 16),
     "1-D": Windows((21,), 16, 16, batch=2, epilogue=True),
+    "groups": Windows((7, 9), 12, 48, groups=2, batch=2, epilogue=True),
+    "groups in 3-D": Windows((3, 6, 7), 16, 64, groups=4),
     "3-D": Windows((4, 6, 7), 8, 16, batch=2, epilogue=True),
     "3-D, no border": Windows((3, 6, 7), 8, 16, border=False),
 }

@@ -75,6 +75,13 @@ def stage_over_memory(stage: Compute, body: Expr, task: Task) -> FlatStage:
     return FlatStage(tuple(axes), flat_buffer(output), address, body)
 
 
+def grouped_stage(stage: Compute, task: Task) -> FlatStage:
+    """The unmerged stage with axes that also count groups split into group and member."""
+    plain = unmerged_stage(stage, task)
+    axes, (address, body) = split_groups(plain.axes, (plain.address, plain.body))
+    return FlatStage(tuple(axes), plain.target, address, body)
+
+
 def _all_axes(stage: Compute) -> tuple[Axis, ...]:
     reduced = [a for e in subexpressions(stage.body) if isinstance(e, Reduce) for a in e.axes]
     return (*stage.axes, *reduced)

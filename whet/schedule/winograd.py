@@ -12,7 +12,8 @@ is computed m x m outputs at a time from (m + 2) x (m + 2) inputs:
 
 U holds the transformed weights, made when the kernel is built.  What is not part of a pair
 (h, kh) stays what it was: further reduced axes are reduced by the products, also when they move
-along an outer axis (the depth of a 3-D convolution).  One pair alone is a 1-D convolution.
+along an outer axis (the depth of a 3-D convolution).  One pair alone is a 1-D convolution.  Where
+channels come in groups, V and M hold those of all groups, and a product is of one group.
 
 The last tile of a row is moved back so that it ends at the edge, hence all reads lie where the
 stage reads; outputs that the tile before has written already are left alone.
@@ -43,7 +44,7 @@ from whet.ir.expr import (
 from whet.ir.program import Allocate, Buffer, If, Prefetch, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
-from whet.schedule.flat import FlatStage, unmerged_stage
+from whet.schedule.flat import FlatStage, grouped_stage
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.straightline import Registers
@@ -71,15 +72,32 @@ class Winograd:
     """Reduced axes that move along a batch axis: again their sum is a position."""
     depth: tuple[Axis, ...]
     """All other reduced axes; the last one is contiguous in the image."""
+    group: tuple[Axis, ...] = ()
+    """The axis that image, weights and output share, if there is one."""
 
     @property
     def columns(self) -> int:
+        """Columns of one group."""
         return self.vector.extent
 
     @property
     def channels(self) -> int:
-        """Numbers per position of V."""
+        """Channels of one group."""
         return math.prod(a.extent for a in self.depth)
+
+    @property
+    def groups(self) -> int:
+        return math.prod(a.extent for a in self.group)
+
+    @property
+    def all_columns(self) -> int:
+        """Numbers per position of M."""
+        return self.groups * self.columns
+
+    @property
+    def all_channels(self) -> int:
+        """Numbers per position of V."""
+        return self.groups * self.channels
 
     @property
     def reach(self) -> int:
@@ -118,7 +136,7 @@ def find_winograd(task: Task) -> Winograd | None:
     """The task as windows of three taps, or None."""
     if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
         return None
-    stage = unmerged_stage(task.outputs[0], task)
+    stage = grouped_stage(task.outputs[0], task)
     vector = stage.vector
     if len(stage.reduces) != 1 or vector is None:
         return None
@@ -134,7 +152,9 @@ def find_winograd(task: Task) -> Winograd | None:
     others = [a for a in stage.axes if a is not vector]
     if vector in in_image or vector not in in_weight or not _is_constant(weight, task):
         return None
-    if any(a not in in_image or a in in_weight for a in others):
+    group = tuple(a for a in others if a in in_image and a in in_weight)
+    others = [a for a in others if a not in group]
+    if len(group) > 1 or any(a not in in_image or a in in_weight for a in others):
         return None
     moved: dict[Axis, Axis] = {}
     for k in reduce.axes:
@@ -152,7 +172,7 @@ def find_winograd(task: Task) -> Winograd | None:
     if not pairs or depth is None:
         return None
     batch = tuple(s for s in others if s not in paired)
-    return Winograd(task, stage, reduce, image, weight, vector, pairs, batch, shifts, depth)
+    return Winograd(task, stage, reduce, image, weight, vector, pairs, batch, shifts, depth, group)
 
 
 def _tensors(stage: Compute) -> list[Tensor]:
@@ -206,10 +226,12 @@ def pack_filters(w: Winograd, m: int, width: int) -> Compute:
     One kernel axis after the other, in double precision: G g first, then (G g) G^T.
     """
     reduced = (*w.shifts.values(), *w.depth)
-    panel, j = Axis("panel", -(-w.columns // width)), Axis("j", width)
+    per_group = -(-w.columns // width)
+    panel, j = Axis("panel", w.groups * per_group), Axis("j", width)
     inner = (panel, *(Axis(k.name, k.extent) for k in reduced), j)
-    column = start_of(panel, width, w.columns) + j
+    column = start_of(panel % per_group if w.group else panel, width, w.columns) + j
     env: dict[Expr, Expr] = {w.vector: column, **dict(zip(reduced, inner[1:-1]))}
+    env.update((g, panel // per_group) for g in w.group)
     table = matrices(m).filter
     taps: tuple[Axis, ...] = tuple(Axis(k.name, k.extent) for _, k in w.pairs)
     points: tuple[Axis, ...] = ()
@@ -277,6 +299,7 @@ class _Lowering:
         self.per_image = math.prod(a.extent for a in self.tiles)
         self.rows_in = self.per_image * math.prod(a.extent for a in self.positions)
         self.rows_out = self.per_image * math.prod(a.extent for a in w.batch)
+        self.panels = w.groups * -(-w.columns // t.width)
         packed = pack_filters(w, t.m, t.width)
         # The same memory with all points as one axis.
         shape = (self.points, *packed.shape[len(w.pairs) :])
@@ -295,8 +318,8 @@ class _Lowering:
         """V and M, a plane per point."""
         dtype = self.w.reduce.dtype
         return (
-            Buffer("v", (self.points, plane(rows_in * self.w.channels, dtype)), dtype),
-            Buffer("m", (self.points, plane(rows_out * self.w.columns, dtype)), dtype),
+            Buffer("v", (self.points, plane(rows_in * self.w.all_channels, dtype)), dtype),
+            Buffer("m", (self.points, plane(rows_out * self.w.all_columns, dtype)), dtype),
         )
 
     def by_phases(self) -> tuple[tuple[Stmt, ...], tuple[Buffer, ...]]:
@@ -308,7 +331,7 @@ class _Lowering:
         tile = p * inner + rest
         into = self.input_tile(split_index(tile, [*self.positions, *self.tiles]), v, tile)
         out = self.output_tile(split_index(tile, [*w.batch, *self.tiles]), m, tile)
-        panels = -(-w.columns // t.width)
+        panels = self.panels
         chunks = -(-panels // t.panels_per_chunk)
         exact = panels % t.panels_per_chunk == 0
         panel = within_count(xi % chunks * t.panels_per_chunk + jj, panels, exact=exact)
@@ -328,11 +351,10 @@ class _Lowering:
         tile = start_of(p, t.block, self.rows_out) + row
         where = split_index(tile, [*w.batch, *self.tiles])
         inside = where | {new: where[old] for new, old in zip(self.positions, w.batch)}
-        panels = -(-w.columns // t.width)
         multiply = self.products(v, m, xi, jj, t.block)
         steps = (
             loop(row, t.block, self.input_tile(inside, v, row)),
-            loop(xi, self.points, loop(jj, panels, multiply)),
+            loop(xi, self.points, loop(jj, self.panels, multiply)),
             loop(row, t.block, self.output_tile(where, m, row)),
         )
         body = Allocate(v, (Allocate(m, steps),))
@@ -357,6 +379,7 @@ class _Lowering:
         *outer, last = w.depth
         lanes = min(self.t.lanes, power_of_two_below(last.extent))
         registers = Registers(linear_plan(self.tables.input), len(w.pairs), lanes, v.dtype)
+        outer = [*w.group, *outer]
         variables = {a: Var(f"c{n}") for n, a in enumerate(outer)}
         block = Var("cb")
         first = start_of(block, lanes, last.extent)
@@ -368,7 +391,7 @@ class _Lowering:
         }
         env.update((a, var) for a, var in variables.items())
         channel: Expr = as_expr(0)
-        for axis in w.depth:
+        for axis in (*w.group, *w.depth):
             channel = channel * axis.extent + env[axis]
         starts = self.starts(where)
 
@@ -376,7 +399,7 @@ class _Lowering:
             return substitute(w.image, env | self.within(starts, at))
 
         def finish(at: tuple[int, ...], value: Expr) -> Stmt:
-            return Store(v, (self.point(at), row * w.channels + channel), value)
+            return Store(v, (self.point(at), row * w.all_channels + channel), value)
 
         nest: Stmt = loop(block, -(-last.extent // lanes), registers.transform(load, finish))
         for axis in reversed(outer):
@@ -395,7 +418,10 @@ class _Lowering:
         tile = RegisterTile(min(t.mr, rows), t.nv, t.lanes)
         io = Var("io")
         row = start_of(io, tile.mr, rows) + tile.i
-        column = start_of(panel, t.width, w.columns) + tile.column
+        per_group = self.panels // w.groups
+        group = panel // per_group if w.group else as_expr(0)
+        within = panel % per_group if w.group else panel
+        column = group * w.columns + start_of(within, t.width, w.columns) + tile.column
         reduced = {k: Var(f"k{n}") for n, k in enumerate((*w.shifts.values(), *w.depth))}
         row_in: Expr = as_expr(0)
         row_out: Expr = as_expr(0)
@@ -403,15 +429,15 @@ class _Lowering:
             moved = var + reduced[w.shifts[axis]] if axis in w.shifts else var
             row_in, row_out = row_in * longer.extent + moved, row_out * axis.extent + var
         row_in, row_out = row_in * rows + row, row_out * rows + row
-        channel: Expr = as_expr(0)
+        channel: Expr = group
         for axis in w.depth:
             channel = channel * axis.extent + reduced[axis]
         hints = self.next_panel(xi, panel, list(reduced.values())) if t.prefetch else []
         nest: Stmt = tile.multiply(
-            v[xi, row_in * w.channels + channel],
+            v[xi, row_in * w.all_channels + channel],
             self.filters[(xi, panel, *reduced.values(), tile.column)],
             [(var, k.extent) for k, var in reduced.items()],
-            lambda value: Store(m, (xi, row_out * w.columns + column), value),
+            lambda value: Store(m, (xi, row_out * w.all_columns + column), value),
             t.unroll,
             hints,
             t.terms,
@@ -434,13 +460,15 @@ class _Lowering:
         w, t = self.w, self.t
         lanes = min(t.lanes, power_of_two_below(w.columns))
         registers = Registers(linear_plan(self.tables.output), len(w.pairs), lanes, m.dtype)
-        block = Var("ob")
+        block, group = Var("ob"), Var("og")
         column = start_of(block, lanes, w.columns) + registers.lane
         starts = self.starts(where)
         env: dict[Expr, Expr] = {**{a: where[a] for a in w.batch}, w.vector: column}
+        env.update((g, group) for g in w.group)
+        position = group * w.columns + column if w.group else column
 
         def load(at: tuple[int, ...]) -> Expr:
-            return m[self.point(at), row * w.columns + column]
+            return m[self.point(at), row * w.all_columns + position]
 
         def finish(at: tuple[int, ...], value: Expr) -> Stmt:
             known = env | self.within(starts, at)
@@ -457,7 +485,8 @@ class _Lowering:
             )
             return store if not free_symbols(new) else If(new, (store,))
 
-        return loop(block, -(-w.columns // lanes), registers.transform(load, finish))
+        nest = loop(block, -(-w.columns // lanes), registers.transform(load, finish))
+        return loop(group, w.groups, nest) if w.group else nest
 
     def point(self, at: tuple[int, ...]) -> Expr:
         number = 0

@@ -70,9 +70,9 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
         for mr, nv in product(range(1, most + 1), range(1, 7)):
             if mr * nv + nv + 1 > target.vector_registers or nv * lanes > w.columns:
                 continue
-            panels = -(-w.columns // (nv * lanes))
+            panels = w.groups * -(-w.columns // (nv * lanes))
             for block in (0, mr, 2 * mr, 4 * mr):
-                sizes = [plane(block * n, w.reduce.dtype) for n in (w.channels, w.columns)]
+                sizes = [plane(block * n, w.reduce.dtype) for n in (w.all_channels, w.all_columns)]
                 scratch = [points * n * w.reduce.dtype.itemsize for n in sizes]
                 fits = sum(scratch) <= target.l2_bytes and max(scratch) <= SCRATCH_LIMIT_BYTES
                 if block and (block >= rows or w.shifts or not fits):
@@ -120,7 +120,7 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     mr, nv, lanes, block = (holes[n] for n in ("mr", "nv", "lanes", "block"))
     rank, size, rows = len(w.pairs), w.reduce.dtype.itemsize, _rows(w, m)
     points = (m + TAPS - 1) ** rank
-    panels = -(-w.columns // (nv * lanes))
+    panels = w.groups * -(-w.columns // (nv * lanes))
     chunks = -(-panels // holes["panels_per_chunk"])
     blocked = block > 0
     held = np.where(blocked, block, rows)
@@ -141,7 +141,7 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     work = points * panels * tiles * per_tile
     # Panels are read again for every tile, all of them for every block.
     panel_bytes = depth * nv * lanes * size
-    weight_bytes = points * depth * w.columns * size
+    weight_bytes = points * depth * w.all_columns * size
     again = np.where(blocked, blocks - 1, 0) * weight_bytes
     l2, l3 = 8.0 * rates.l2_bytes, 7.0 * rates.l3_bytes  # they mostly arrive in time
     work = work + again / np.where(weight_bytes <= target.l2_bytes // 2, l2, l3)
@@ -151,11 +151,13 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     outside = math.prod(
         a.extent + (w.shifts[a].extent - 1 if a in w.shifts else 0) for a in w.batch
     ) / math.prod(a.extent for a in w.batch)  # fmt: skip
-    into = _transform_cycles(w.channels, w.depth[-1].extent, matrices(m).input, rank, rates, lanes)
-    out = _transform_cycles(w.columns, w.columns, matrices(m).output, rank, rates, lanes)
+    into = _transform_cycles(
+        w.all_channels, w.depth[-1].extent, matrices(m).input, rank, rates, lanes
+    )
+    out = _transform_cycles(w.all_columns, w.columns, matrices(m).output, rank, rates, lanes)
     work = work + rows * (into * outside + out)
-    scratch = points * held * (w.channels + w.columns) * size
-    moved = 2 * points * rows * (w.channels * outside + w.columns) * size
+    scratch = points * held * (w.all_channels + w.all_columns) * size
+    moved = 2 * points * rows * (w.all_channels * outside + w.all_columns) * size
     spilled = scratch > target.l2_bytes // 2
     work = work + np.where(spilled, moved / (SPILL * rates.l3_bytes), 0.0)
     # Shares of the cores.

@@ -140,6 +140,7 @@ class _Nest:
         lanes = np.minimum(self.lanes, power_of_two_below(last.extent))
         zero: dict[Expr, Expr] = {k: as_expr(0) for _, k in w.pairs}
         zero |= {k: as_expr(0) for k in w.shifts.values()}
+        outer = [*w.group, *outer]
         strides: dict[str, Array | int] = {"cb": lanes}
         step = last.extent
         levels = self.each_tile(self.positions, self.rows_in)
@@ -155,7 +156,7 @@ class _Nest:
             Level("lane", lanes, "vector", {last: 1}),
         ]
         store = Store(self.v, (last,), substitute(w.image, zero))
-        local: dict[Tensor, Local] = {self.v: self.place(self.held_in, w.channels, **strides)}
+        local: dict[Tensor, Local] = {self.v: self.place(self.held_in, w.all_channels, **strides)}
         made = describe("input", store, levels, self.rows, local)
         return self.with_transform(made, matrices(self.m).input, self.points)
 
@@ -163,13 +164,16 @@ class _Nest:
         w = self.w
         lanes = np.minimum(self.lanes, power_of_two_below(w.columns))
         columns = [
+            *(Level("og", g.extent, "serial", {g: 1}) for g in w.group),
             Level("ob", ceil_div(w.columns, lanes), "serial",
                   {w.vector: start_at(1, lanes, w.columns)}),
         ]  # fmt: skip
         lane = Level("lane", lanes, "vector", {w.vector: 1})
         outer = [*self.each_tile(w.batch, self.rows_out), *columns]
         t: dict[Tensor, Local] = {
-            self.prod: self.place(self.held_out, w.columns, ob=start_at(1, lanes, w.columns)),
+            self.prod: self.place(
+                self.held_out, w.all_columns, ob=start_at(1, lanes, w.columns), og=w.columns
+            ),
             self.t: Local(
                 {"lane": 1, **{f"u{n}": lanes * self.size**n for n in range(self.rank)}},
                 lanes * self.points * self.t.dtype.itemsize,
@@ -202,7 +206,7 @@ class _Nest:
         w = self.w
         rows = np.full(len(self.rows), product(self.tiles)) if w.shifts else self.held_out
         mr = np.minimum(self.mr, rows)
-        panels = ceil_div(w.columns, self.width)
+        panels = w.groups * ceil_div(w.columns, self.width)
         per_chunk = np.where(self.blocked, panels, self.ppc)
         over = np.where(self.blocked, MARKS["serial"], MARKS["parallel"])
         batch = list(zip(w.batch, self.positions)) if w.shifts else []
@@ -236,8 +240,8 @@ class _Nest:
         self, rows: Array, mr: Array, panels: Array, per_chunk: Array, axes: Sequence[Axis]
     ) -> dict[Tensor, Local]:
         w = self.w
-        held_in, held_out = self.planes(self.held_in, w.channels), self.planes(
-            self.held_out, w.columns)  # fmt: skip
+        held_in, held_out = self.planes(self.held_in, w.all_channels), self.planes(
+            self.held_out, w.all_columns)  # fmt: skip
         tile = start_at(1, mr, rows)
         u: dict[str, Array | int] = {"lane": 1, "v": self.lanes}
         step: Array = self.width
@@ -246,17 +250,22 @@ class _Nest:
             step = step * axis.extent
         u |= {"jj": step * clipped(1, panels, per_chunk), "xi": step * panels}
         u["chunk"] = step * clipped(per_chunk, panels, per_chunk)
-        v: dict[str, Array | int] = {"xi": held_in["xi"], "i": w.channels, "io": tile * w.channels}
-        m: dict[str, Array | int] = {"xi": held_out["xi"], "i": w.columns, "io": tile * w.columns}
+        v: dict[str, Array | int] = {"xi": held_in["xi"], "i": w.all_channels}
+        v["io"] = tile * w.all_channels
+        m: dict[str, Array | int] = {"xi": held_out["xi"], "i": w.all_columns}
+        m["io"] = tile * w.all_columns
         m |= {"lane": 1, "v": self.lanes}
-        m["jj"] = start_at(clipped(1, panels, per_chunk), self.width, w.columns)
-        m["chunk"] = start_at(clipped(per_chunk, panels, per_chunk), self.width, w.columns)
+        for name, number in (("jj", clipped(1, panels, per_chunk)),
+                             ("chunk", clipped(per_chunk, panels, per_chunk))):  # fmt: skip
+            group, within = number // (panels // w.groups), number % (panels // w.groups)
+            m[name] = group * w.columns + start_at(within, self.width, w.columns)
+            v[name] = group * w.channels
         inner = 1
         for n, axis in reversed(list(enumerate(w.depth, len(w.shifts)))):
             v[f"k{n}"] = inner
             inner *= axis.extent
         if w.shifts:
-            into, out = product(self.tiles) * w.channels, product(self.tiles) * w.columns
+            into, out = product(self.tiles) * w.all_channels, product(self.tiles) * w.all_columns
             numbers = {k: n for n, k in enumerate(w.shifts.values())}
             for n, (axis, longer) in reversed(list(enumerate(zip(w.batch, self.positions)))):
                 v[f"b{n}"], m[f"b{n}"] = into, out
