@@ -19,7 +19,7 @@ from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.sketch import SKETCHES
 from whet.tasks.task import Task
-from whet.tune.schedule import tuned_schedule
+from whet.tune.schedule import Schedules
 from whet.tune.search import WeightedTask
 from whet.tune.template import Schedule, Template, template
 from whet.tune.template_config import MOST_ROWS, Config
@@ -95,7 +95,7 @@ def test_it_is_tuned_as_other_sketches_are(tiles: Template, tmp_path: Path) -> N
         best = database.best(task.key, target, 1)
         assert best is not None
         assert best.sketch == "test_tiles"
-        kernel = tuned_schedule(database, target, 1)(task, "k")
+        kernel = Schedules(target, 1, database=database)(task, "k")
     again = tiles.lower(task, best.holes, "k")
     assert str(kernel.program) == str(again.program)
 

@@ -21,7 +21,7 @@ from whet.measure.results import Candidate, Comparison, Measured
 from whet.ops.activation import Relu
 from whet.ops.matmul import MatMul
 from whet.tasks.task import Task
-from whet.tune.schedule import tuned_schedule
+from whet.tune.schedule import Schedules
 from whet.tune.tuner import Budget, Tuner
 
 TARGET = PRESETS["x86-64-v3"]
@@ -77,7 +77,7 @@ def test_records_are_kept_and_used(tmp_path: Path) -> None:
         best = database.best(task.key, TARGET, 1)
         assert best is not None
         assert best.seconds == pytest.approx(report.best_seconds)
-        kernel = tuned_schedule(database, TARGET, 1)(task, "k")
+        kernel = Schedules(TARGET, 1, database=database)(task, "k")
         assert kernel.program.name == "k"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from whet.core.types import Array
 from whet.core.version import VERSION
 from whet.graph.graph import Graph
 from whet.runtime.artifact import Artifact, write_artifact
+from whet.runtime.schedules import StoredSchedule
 from whet.runtime.signature import Signature, TensorSpec
 
 
@@ -30,10 +31,17 @@ class CompiledModel:
     """
 
     def __init__(
-        self, first: Program, programs: Programs, *, engine: str, target: str, numerics: str
+        self,
+        first: Program,
+        programs: Programs,
+        *,
+        engine: str,
+        target: str,
+        numerics: str,
+        schedules: Callable[[Graph], tuple[StoredSchedule, ...]] = lambda graph: (),
     ) -> None:
         self.engine, self.target, self.numerics = engine, target, numerics
-        self._first, self._programs = first, programs
+        self._first, self._programs, self._schedules = first, programs, schedules
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -86,7 +94,10 @@ class CompiledModel:
         return program.run(flat, None if out is None else _targets(program, out))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Stores the model, as compiled for its first input types, for `whet.load`."""
+        """Stores the model, as compiled for its first input types, for `whet.load`.
+
+        A tuned model takes its schedules with it.
+        """
         from whet.graph.text import print_graph, stored_arrays
 
         check(self._first.rest is None, "WH3006",
@@ -102,6 +113,7 @@ class CompiledModel:
                 target=self.target,
                 numerics=self.numerics,
                 whet_version=VERSION,
+                schedules=self._schedules(graph),
             ),
         )
 

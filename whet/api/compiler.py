@@ -30,6 +30,7 @@ from whet.ops.base import Numeric
 from whet.runtime.arrays import as_numpy
 from whet.runtime.artifact import is_artifact
 from whet.runtime.executable import Executable
+from whet.runtime.schedules import StoredSchedule
 
 if TYPE_CHECKING:
     from whet.frontend.onnx.imported import ImportedModel
@@ -50,6 +51,12 @@ class Options:
         if self.budget and isinstance(self.engine, Native):
             return self.engine.prepare_tuned(graph, self.threads, self.numerics, self.budget)
         return self.engine.prepare(graph, self.threads, self.numerics)
+
+    def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
+        """What was searched for and is used for the graph."""
+        if not isinstance(self.engine, Native):
+            return ()
+        return self.engine.schedules(graph, self.threads, self.numerics)
 
 
 def compile(
@@ -105,8 +112,9 @@ def compile(
         if seconds:
             note("the budget is not used: only native code can be tuned")
     return CompiledModel(
-        first, programs, engine=options.engine.name, target=target, numerics=numerics
-    )
+        first, programs, engine=options.engine.name, target=target, numerics=numerics,
+        schedules=options.schedules,
+    )  # fmt: skip
 
 
 def _example(value: Any, name: str) -> Any:

@@ -5,6 +5,7 @@ Native code where it can be generated; the interpreter is the engine that is alw
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import threading
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ops.base import Numeric
 from whet.runtime.executable import Executable, own_results
+from whet.runtime.schedules import StoredSchedule
 
 
 class Engine(Protocol):
@@ -32,10 +34,17 @@ class Engine(Protocol):
     def name(self) -> str:
         """What users see: `interpreter`, `native`."""
 
-    def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
+    def prepare(
+        self,
+        graph: Graph,
+        threads: int,
+        numerics: Numeric = "real",
+        stored: Sequence[StoredSchedule] = (),
+    ) -> Executable:
         """The graph as a callable that uses at most `threads` threads.
 
-        `numerics="exact"` allows no algorithm that is equal only over the reals.
+        `numerics="exact"` allows no algorithm that is equal only over the reals; `stored` are
+        schedules that came with the model.
         """
 
 
@@ -48,7 +57,13 @@ class Interpreter:
 
     name: ClassVar[str] = "interpreter"
 
-    def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
+    def prepare(
+        self,
+        graph: Graph,
+        threads: int,
+        numerics: Numeric = "real",
+        stored: Sequence[StoredSchedule] = (),
+    ) -> Executable:
         return _Interpreted(graph)
 
 
@@ -80,24 +95,51 @@ class Native:
     """Whether native code checks every access."""
     name: ClassVar[str] = "native"
 
-    def prepare(self, graph: Graph, threads: int, numerics: Numeric = "real") -> Executable:
-        """The graph with the best kernels known: those that were searched for earlier, if any."""
+    def prepare(
+        self,
+        graph: Graph,
+        threads: int,
+        numerics: Numeric = "real",
+        stored: Sequence[StoredSchedule] = (),
+    ) -> Executable:
+        """The graph with the best kernels known: those that came with it, else those that were
+        searched for here, if any."""
         from whet.build.native import build  # loads LLVM: only when needed
 
         path = process_config().db.path
-        if not path.exists():
+        if not stored and not path.exists():
             return build(
                 graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked
             )
         from whet.db.store import Database
-        from whet.tune.schedule import tuned_schedule
+        from whet.tune.schedule import Schedules
 
-        with Database(path) as records:  # which brings one of an older version up to date
+        with contextlib.ExitStack() as stack:
+            # Opening it brings a database of an older version up to date.
+            records = stack.enter_context(Database(path)) if path.exists() else None
+            schedules = Schedules(self.target, threads, numerics, records, stored)
             return build(
                 graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
-                schedule=tuned_schedule(records, self.target, threads, numerics),
-                schedule_key=records.evidence_key(self.target, threads),
+                schedule=schedules, schedule_key=schedules.key,
             )  # fmt: skip
+
+    def schedules(
+        self, graph: Graph, threads: int, numerics: Numeric, stored: Sequence[StoredSchedule] = ()
+    ) -> tuple[StoredSchedule, ...]:
+        """The schedules that `prepare` uses beside those of the analytic model."""
+        path = process_config().db.path
+        if not path.exists():
+            return tuple(stored)
+        from whet.api.tuning import weighted_tasks
+        from whet.db.store import Database
+        from whet.tune.schedule import Schedules
+
+        with Database(path) as records:
+            if not records.has_records(self.target, threads):
+                return tuple(stored)
+            found = Schedules(self.target, threads, numerics, records, stored)
+            tasks = weighted_tasks([graph], self.target, threads, numerics)
+            return found.used(w.task for w in tasks)
 
     def prepare_tuned(
         self, graph: Graph, threads: int, numerics: Numeric, seconds: float

@@ -19,6 +19,7 @@ from whet.graph.text import parse_graph, stored_arrays
 from whet.ops.base import Numeric
 from whet.runtime.artifact import Artifact, read_artifact
 from whet.runtime.damage import require
+from whet.runtime.schedules import StoredSchedule
 
 
 def load(
@@ -34,7 +35,8 @@ def load(
     note = note or logging.getLogger("whet").warning
     engine = default_engine(note)
     numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
-    executable = engine.prepare(graph, thread_count(threads), numerics)
+    count, stored = thread_count(threads), artifact.schedules
+    executable = engine.prepare(graph, count, numerics, stored)
     source = Path(path).absolute()
 
     def again() -> Graph:
@@ -42,6 +44,11 @@ def load(
 
     def changed() -> NoReturn:
         fail("WH3001", f"'{source}' has changed since it was loaded", kind=ArtifactError)
+
+    def schedules(graph: Graph) -> tuple[StoredSchedule, ...]:
+        if not isinstance(engine, Native):
+            return stored
+        return engine.schedules(graph, count, numerics, stored)
 
     released = isinstance(engine, Native)
     get_graph = made_again(graph, again, changed) if released else held(graph)
@@ -54,6 +61,7 @@ def load(
         engine=engine.name,
         target=artifact.target,
         numerics=artifact.numerics,
+        schedules=schedules,
     )
     if released and is_large(graph):
         del graph, artifact

@@ -152,6 +152,12 @@ class Database:
         query = f"{_COLUMNS} FROM measurement m {_TABLES} WHERE {where} ORDER BY m.id"
         return list(self._records(query, (class_key, target.key, threads, without)))
 
+    def has_records(self, target: Target, threads: int) -> bool:
+        """Whether anything was measured for that many threads of the target."""
+        query = ("SELECT 1 FROM record r JOIN target t ON t.id = r.target "
+                 "WHERE t.key = ? AND r.threads = ? LIMIT 1")  # fmt: skip
+        return self._one(query, (target.key, threads)) is not None
+
     def evidence_key(self, target: Target, threads: int) -> str:
         """A digest of what schedules follow from: equal as long as nothing is added."""
         counts = [

@@ -1,6 +1,7 @@
 """Artifacts: a compiled model as one file with no code in it.
 
-    manifest.json         versions, sizes and hashes of the members, the signature, options
+    manifest.json         versions, sizes and hashes of the members, the signature, options,
+                          and the schedules of a tuned model
     graph.txt             the graph as text
     weights.safetensors   constants of the graph, and the values that guards compare with
 
@@ -27,12 +28,13 @@ from whet.runtime import safetensors
 from whet.runtime.archive import Chunk, Member, checksum, read_archive, size_of, write_archive
 from whet.runtime.damage import refuse, require
 from whet.runtime.ports import Port, Structure, leaves
+from whet.runtime.schedules import StoredSchedule, decode_schedules, encode_schedules
 from whet.runtime.signature import Signature, TensorSpec
 from whet.runtime.strict_json import parse_json_object
 
 SCHEMA = 2
 MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.txt", "weights.safetensors"
-MAX_MANIFEST_BYTES = 4 << 20
+MAX_MANIFEST_BYTES = 16 << 20
 MAX_GRAPH_BYTES = 8 << 20
 """Some 50,000 nodes; parsing takes about a hundred bytes of memory per byte of text."""
 MAX_STRUCTURE_DEPTH = 16
@@ -50,6 +52,8 @@ class Artifact:
     target: str
     numerics: str
     whet_version: str
+    schedules: tuple[StoredSchedule, ...] = ()
+    """What was searched for; nothing where the analytic model decides."""
 
 
 def write_artifact(path: str | os.PathLike[str], artifact: Artifact) -> None:
@@ -64,7 +68,7 @@ def write_artifact(path: str | os.PathLike[str], artifact: Artifact) -> None:
         (GRAPH, [text]),
         (WEIGHTS, safetensors.encode({**constants, **guards})),
     ]
-    manifest = {
+    manifest: dict[str, Any] = {
         "schema": SCHEMA,
         "whet": artifact.whet_version,
         "target": artifact.target,
@@ -72,6 +76,8 @@ def write_artifact(path: str | os.PathLike[str], artifact: Artifact) -> None:
         "members": {name: _describe(chunks) for name, chunks in members},
         **_encode_signature(artifact.signature),
     }
+    if artifact.schedules:
+        manifest["schedules"] = encode_schedules(artifact.schedules)
     header = json.dumps(manifest, indent=1, sort_keys=True).encode()
     write_archive(path, [(MANIFEST, [header]), *members])
 
@@ -110,6 +116,7 @@ def read_artifact(path: str | os.PathLike[str]) -> Artifact:
         _text(manifest, "target"),
         _text(manifest, "numerics"),
         _text(manifest, "whet"),
+        decode_schedules(manifest.get("schedules", [])),
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from whet.core.digest import digest_text
 from whet.core.target import Target
 from whet.db.store import Database
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
+from whet.runtime.schedules import StoredSchedule, encode_schedules
 from whet.schedule.default import default_choice
 from whet.schedule.kernel import Kernel
 from whet.schedule.sketch import SKETCHES
@@ -17,7 +20,7 @@ from whet.tasks.task import Task
 from whet.tune.space import make_space
 from whet.tune.transfer import best_without_trials, transferred
 
-Origin = Literal["record", "transfer", "default"]
+Origin = Literal["artifact", "record", "transfer", "default"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,54 @@ def choose(
     return Chosen(default, "default", choice.nanoseconds * 1e-9)
 
 
-def tuned_schedule(
-    database: Database, target: Target, threads: int, numerics: Numeric = "real"
-) -> Callable[[Task, str], Kernel]:
-    """The function from a task and a name to the best kernel known for it."""
-    return lambda task, name: choose(task, database, target, threads, numerics).kernel(task, name)
+class Schedules:
+    """The best kernel known for every task, from what came with a model and from the database."""
+
+    def __init__(
+        self,
+        target: Target,
+        threads: int,
+        numerics: Numeric = "real",
+        database: Database | None = None,
+        stored: Sequence[StoredSchedule] = (),
+    ) -> None:
+        self.target, self.threads, self.numerics = target, threads, numerics
+        self.database = database
+        self.stored = {s.place: s for s in stored}
+
+    def __call__(self, task: Task, name: str) -> Kernel:
+        return self.chosen(task).kernel(task, name)
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that decides."""
+        evidence = self.database.evidence_key(self.target, self.threads) if self.database else ""
+        return digest_text(evidence, json.dumps(encode_schedules(list(self.stored.values()))))
+
+    def chosen(self, task: Task) -> Chosen:
+        """What came with the model, if it is a legal candidate; else what is known here."""
+        given = self.stored.get((task.key, self.target.key, self.threads))
+        if given is not None:
+            space = make_space(task, self.target, self.threads, self.numerics)
+            row = space.find(Candidate(given.sketch, given.holes))
+            if row is not None:
+                return Chosen(space.candidate(row), "artifact", space.cost(row) * 1e-9)
+        if self.database is not None:
+            return choose(task, self.database, self.target, self.threads, self.numerics)
+        choice = default_choice(task, self.target, self.threads, self.numerics)
+        default = Candidate(choice.sketch.name, choice.holes)
+        return Chosen(default, "default", choice.nanoseconds * 1e-9)
+
+    def used(self, tasks: Iterable[Task]) -> tuple[StoredSchedule, ...]:
+        """What to store with a model of these tasks, so that it has the same kernels elsewhere.
+
+        Schedules for other machines and numbers of threads that came with it are kept.
+        """
+        found = dict(self.stored)
+        for task in tasks:
+            chosen = self.chosen(task)
+            place = (task.key, self.target.key, self.threads)
+            if chosen.origin != "default":
+                c = chosen.candidate
+                found[place] = StoredSchedule(*place, c.sketch, dict(c.holes))
+        return tuple(found.values())
