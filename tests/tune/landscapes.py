@@ -11,9 +11,24 @@ import numpy as np
 from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.schedule.sketch import Population
-from whet.tune.policies import Policy
+from whet.tune.policies import POLICIES as ALL, Policy
+from whet.tune.policies.annealing import Annealing
+from whet.tune.policies.bandit import SketchBandit
+from whet.tune.policies.beam import Beam
+from whet.tune.policies.evolution import Evolution
+from whet.tune.policies.verify import DraftThenVerify
 from whet.tune.space import Offer, Row, Space, Table
 from whet.tune.timing import Timing
+
+PLAIN: dict[str, Callable[[], Policy]] = {
+    "evolution": Evolution,
+    "verify": DraftThenVerify,
+    "bandit": SketchBandit,
+    "annealing": Annealing,
+    "beam": Beam,
+}
+POLICIES = {**ALL, **PLAIN}
+"""All policies, but without learned models: made-up sketches have no features."""
 
 Truth = Callable[[Mapping[str, Array]], Array]
 """Seconds of candidates."""

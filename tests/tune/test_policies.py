@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.tune.landscapes import Truth, bowl, grid, open_table, search, space_of
-from whet.tune.policies import POLICIES
+from tests.tune.landscapes import POLICIES, Truth, bowl, grid, open_table, search, space_of
 from whet.tune.policies.chance import RandomSearch
 from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.policies.draft import Draft

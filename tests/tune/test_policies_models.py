@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.tune.landscapes import Valley, grid, open_table, search, space_of
+from tests.tune.landscapes import POLICIES, Valley, grid, open_table, search, space_of
 from whet.core.types import Array
 from whet.schedule.sketch import Population
 from whet.tune.models.protocol import Batch, Trials
-from whet.tune.policies import POLICIES
 from whet.tune.policies.annealing import Annealing, diverse
 from whet.tune.policies.bandit import SketchBandit
 from whet.tune.policies.beam import Beam

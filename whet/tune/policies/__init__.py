@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from whet.tune.models.trees import CorrectionLearner
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit
 from whet.tune.policies.beam import Beam
@@ -19,13 +20,13 @@ from whet.tune.policies.verify import DraftThenVerify
 POLICIES: dict[str, Callable[[], Policy]] = {
     "default": ExploreThenDroplet,
     "draft": Draft,
-    "evolution": Evolution,
-    "verify": DraftThenVerify,
-    "bandit": SketchBandit,
+    "evolution": lambda: Evolution(CorrectionLearner()),
+    "verify": lambda: DraftThenVerify(CorrectionLearner()),
+    "bandit": lambda: SketchBandit(Evolution(CorrectionLearner())),
     "droplet": Droplet,
-    "annealing": Annealing,
+    "annealing": lambda: Annealing(CorrectionLearner()),
     "genetic": Genetic,
-    "beam": Beam,
+    "beam": lambda: Beam(CorrectionLearner()),
     "random": RandomSearch,
     "grid": GridSearch,
 }

@@ -39,6 +39,8 @@ def learned(learner: Learner | None, space: Space, known: Known) -> Judge | None
     """What the learner makes of the trials so far; None when those are too few."""
     if learner is None or sum(t.ok for t in known.values()) < ENOUGH_TRIALS:
         return None
+    if any(table.offer is None for table in space.tables):
+        return None  # without their sketches, rows have no features
     return Judge(learner.fit(trials_of(space, known)))
 
 
