@@ -1,0 +1,91 @@
+"""The benchmark of searches: what is recorded is not measured again, and standards are honest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import search
+from harness.replay import OutOfTime, Replay
+from whet.core.outcomes import Outcome
+from whet.core.target import PRESETS, Target
+from whet.db.store import Database
+from whet.measure.results import Candidate, Measured
+from whet.tasks.task import Task
+from whet.tune.policies.chance import RandomSearch
+from zoo.operators import Case
+
+TARGET = PRESETS["x86-64-v3"]
+WHERE = search.Machine(TARGET, 1)
+
+
+class Counting:
+    """Made-up times, and how many were asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def measure(
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+    ) -> list[Measured]:
+        self.asked += len(candidates)
+        return [
+            Measured(c, Outcome.OK, (1e-6 * (1 + sum(c.holes.values())),) * 3, checked=True)
+            for c in candidates
+        ]
+
+
+@pytest.fixture(scope="module")
+def subject() -> search.Subject:
+    return search.largest_task("GMM", Case("GMM", 0, 1).model(), TARGET, 1)
+
+
+def test_candidates_are_measured_once(tmp_path: Path, subject: search.Subject) -> None:
+    live = Counting()
+    with Database(tmp_path / "r.db") as database:
+        first = Replay(database, live)  # type: ignore[arg-type]
+        curve = search.race(subject, RandomSearch(), 24, 0, first, WHERE)
+        assert (first.live, first.replayed, live.asked) == (24, 0, 24)
+        assert curve == sorted(curve, reverse=True)
+        again = Replay(database, live)  # type: ignore[arg-type]
+        assert search.race(subject, RandomSearch(), 24, 0, again, WHERE) == curve
+        assert (again.live, again.replayed, live.asked) == (0, 24, 24)
+        assert again.best(subject.task.task, TARGET, 1) == curve[-1]
+
+
+def test_after_the_time_is_up_only_records_count(tmp_path: Path, subject: search.Subject) -> None:
+    with Database(tmp_path / "r.db") as database:
+        replay = Replay(database, Counting())  # type: ignore[arg-type]
+        search.race(subject, RandomSearch(), 8, 0, replay, WHERE)
+        replay.end = time.monotonic() - 1
+        assert len(search.race(subject, RandomSearch(), 8, 0, replay, WHERE)) == 8
+        with pytest.raises(OutOfTime):
+            search.race(subject, RandomSearch(), 8, 1, replay, WHERE)
+
+
+def test_the_standard_rests_on_as_many_trials_as_it_says(
+    tmp_path: Path, subject: search.Subject
+) -> None:
+    with Database(tmp_path / "r.db") as database:
+        replay = Replay(database, Counting())  # type: ignore[arg-type]
+        search.widen([subject], 100, replay, WHERE)
+        assert len(search.tried_rows(subject, replay, WHERE)) == 100
+
+
+def test_trials_to_a_share() -> None:
+    best = [4.0, 2.0, 1.05, 1.0]
+    assert search.trials_to(best, 0.9, 1.0) == 3
+    assert search.trials_to(best, 0.5, 1.0) == 2
+    assert search.trials_to(best, 0.95, 0.5) == float("inf")
+    assert search.share_of(best[:2], 1.0) == 0.5
+
+
+def test_chance_shares_its_pool(subject: search.Subject) -> None:
+    pool = search.Pool(40)
+    rows = [set(pool.propose(subject.space, {}, 40, np.random.default_rng(s))) for s in (0, 1)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 40
