@@ -99,3 +99,29 @@ def test_three_channels_are_computed_along_the_pixels() -> None:
     layouts = choose_layouts(graph)
     assert not layouts.inner
     assert sketches(make_plan(graph))[-4:] == ["across"] * 4
+
+
+def between_transpositions(op: Op, x: Shape, w: Shape, back: Shape = (0, 2, 3, 1)) -> Graph:
+    """An operator on channels first inside a model whose arrays have channels last."""
+    rng = np.random.default_rng(5)
+    given = make_input("x", TensorType(x, f32))
+    (first,) = apply(REGISTRY["transpose"]((0, 3, 1, 2)), given)
+    (y,) = apply(op, first, make_constant(rng.standard_normal(w).astype(np.float32)))
+    (relu,) = apply(REGISTRY["relu"](), y)
+    return Graph((given,), apply(REGISTRY["transpose"](back), relu), ("y",))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_follow_the_edges(stride: int) -> None:
+    op = conv(stride, (1,) * 4, 1, 20)
+    graph = between_transpositions(op, (1, 9, 7, 20), (20, 1, 3, 3))
+    assert set(choose_layouts(graph).inner.values()) == {1}
+    assert "transposed" not in sketches(make_plan(graph))
+    check(graph)
+
+
+def test_edges_that_disagree_change_nothing() -> None:
+    op = conv(1, (1,) * 4, 1, 20)
+    graph = between_transpositions(op, (1, 9, 7, 20), (20, 1, 3, 3), (0, 1, 3, 2))
+    assert not choose_layouts(graph).inner
+    check(graph)

@@ -20,12 +20,13 @@ from whet.tasks.structure import (
     axes_without_gaps,
     has_dense_window,
     structure_of,
+    transposed_last_axis,
     transposition_of,
     vector_axis_of_contraction,
     zero_border,
 )
 from whet.tasks.task import Border
-from whet.tasks.windows import slides_along_rows
+from whet.tasks.windows import slides_along_rows, sliding_window
 
 WIDE = 16
 """Elements that fill the widest vectors there are."""
@@ -85,6 +86,7 @@ def choose_layouts(graph: Graph) -> Layouts:
                 border[value] = _wider(border.get(value), need)
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
     inner = _worth_converting(graph, found, inner)
+    inner |= _as_at_the_edges(graph, found, inner)
     _spread(graph, found, inner)
     changed = {
         v: a
@@ -133,14 +135,11 @@ def _worth_converting(
     stay as they are and need no conversion at the model's edges, unless their rows are short or
     the edges have the other layout already.
     """
-    part = _Parts()
+    part = _Parts(found)
     wanting: list[Value] = []
     for node, s in found.items():
         if s is None or s.is_movement:
             continue
-        values = [v for v in (*node.inputs, *node.results) if not isinstance(v, Constant)]
-        for v in values[1:]:
-            part.join(values[0], v)
         wishes = any(_short_rows(v.tensor_type.shape, inner[v]) for v in node.results if v in inner)
         if has_dense_window(s) or axes_without_gaps(s) or wishes:
             wanting += node.results
@@ -184,11 +183,64 @@ def _short_rows(shape: Shape, axis: int) -> bool:
     return behind > 1 and -(-behind // WIDE) * WIDE > 1.2 * behind
 
 
-class _Parts:
-    """Disjoint sets of values that share a layout."""
+def _as_at_the_edges(
+    graph: Graph, found: Mapping[Node, Structure | None], inner: Mapping[Value, int]
+) -> dict[Value, int]:
+    """The layout of parts that have no wish, but get and give transposed arrays of the caller's.
 
-    def __init__(self) -> None:
+    transpose(pool(transpose(x, perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1])   ->   pool along axis 1
+
+    Both transpositions are then mere views.
+    """
+    part = _Parts(found)
+    wanted: dict[Value, set[int | None]] = {}
+    ends: dict[Value, set[str]] = {}
+    for v in (*graph.inputs, *graph.outputs):
+        wanted.setdefault(part.root(v), set()).add(None)  # as it is
+    for node, s in found.items():
+        if s is None or not s.is_movement:
+            if s is None or not _lanes_may_change(s):
+                for v in node.results:
+                    wanted.setdefault(part.root(v), set()).add(None)
+            continue
+        axis = transposed_last_axis(s)
+        if axis is not None and node.inputs[0] in graph.inputs:
+            wanted.setdefault(part.root(node.results[0]), set()).add(axis[1])
+            ends.setdefault(part.root(node.results[0]), set()).add("in")
+        if axis is not None and node.results[0] in graph.outputs:
+            wanted.setdefault(part.root(node.inputs[0]), set()).add(axis[0])
+            ends.setdefault(part.root(node.inputs[0]), set()).add("out")
+    taken = {part.root(v) for v in inner}
+    made: dict[Value, int] = {}
+    for v in part.values:
+        root = part.root(v)
+        axes = wanted.get(root, set())
+        if root in taken or ends.get(root) != {"in", "out"} or len(axes) != 1:
+            continue
+        (only,) = axes
+        if only is not None and only < v.tensor_type.rank:
+            made[v] = only
+    return made
+
+
+def _lanes_may_change(s: Structure) -> bool:
+    """True when lanes can run along any axis: element-wise nodes and windows on planes."""
+    return len(s.computes) == 1 and (s.is_pointwise or sliding_window(s.computes[0]) is not None)
+
+
+class _Parts:
+    """Disjoint sets of values that share a layout: those that nodes compute with."""
+
+    def __init__(self, found: Mapping[Node, Structure | None]) -> None:
         self.parent: dict[Value, Value] = {}
+        self.values: dict[Value, None] = {}
+        for node, s in found.items():
+            if s is None or s.is_movement:
+                continue
+            values = [v for v in (*node.inputs, *node.results) if not isinstance(v, Constant)]
+            self.values |= dict.fromkeys(values)
+            for v in values[1:]:
+                self.join(values[0], v)
 
     def root(self, v: Value) -> Value:
         while v in self.parent:

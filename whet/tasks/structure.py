@@ -59,6 +59,21 @@ class Structure:
         return stage, reduce, reads[0], reads[1]
 
 
+def transposed_last_axis(s: Structure) -> tuple[int, int] | None:
+    """For a transposition: which axis of its input becomes the last, and which its last becomes.
+
+    y[i, j, l, m] = x[i, l, m, j]   ->   2, 1          None for what is no transposition
+    """
+    if len(s.computes) != 1 or not s.is_movement:
+        return None
+    (stage,) = s.computes
+    read = stage.body
+    if not isinstance(read, Read) or set(read.indices) != set(stage.axes):
+        return None
+    axes: list[Expr] = list(stage.axes)
+    return read.indices.index(axes[-1]), axes.index(read.indices[-1])
+
+
 def structure_of(node: Node) -> Structure | None:
     """The node's tensor expressions; None for operators that have none."""
     return _structure(node.op, tuple(v.tensor_type for v in node.inputs))
