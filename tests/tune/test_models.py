@@ -135,6 +135,41 @@ def test_too_few_trials_teach_nothing(learner: Learner) -> None:
     assert isinstance(learner.fit([Trials(batch, seconds)]), Analytic)
 
 
+@pytest.mark.parametrize("count", [8, 9, 12, 20])
+@pytest.mark.parametrize(
+    "learner", [CorrectionLearner(), CorrectionLearner(rows="statements"), RankingLearner()]
+)
+def test_few_trials_of_one_task(learner: Learner, count: int) -> None:
+    batch = drawn(SHAPES[0], count)
+    model = learner.fit([Trials(batch, made_up(batch))])
+    assert np.isfinite(model.scores(batch)).all()
+
+
+@pytest.mark.parametrize("learner", [CorrectionLearner(), RankingLearner("knob")])
+def test_equal_candidates_teach_nothing(learner: Learner) -> None:
+    batch = drawn(SHAPES[0], 1).take(np.zeros(12, np.int64))
+    seconds = np.random.default_rng(0).uniform(1.0, 2.0, 12)
+    assert isinstance(learner.fit([Trials(batch, seconds)]), Analytic)
+
+
+def test_a_sketch_without_loops_has_the_base_model_alone() -> None:
+    """A user's sketch need not describe its loops."""
+
+    class Plain:
+        name, numeric = "plain", "exact"
+
+        def costs(
+            self, form: object, target: object, threads: int, holes: dict[str, Array]
+        ) -> Array:
+            return holes["n"] * 100.0
+
+    model = CorrectionLearner(settings=QUICK).fit(trials(SHAPES[:3]))
+    plain = Batch(matmul(), Plain(), None, TARGET, 1, {"n": np.arange(1, 5)})  # type: ignore[arg-type]
+    assert np.array_equal(model.scores(plain), Analytic().scores(plain))
+    mixed = [*trials(SHAPES[:1]), Trials(plain, np.ones(4))]
+    assert np.isfinite(CorrectionLearner().fit(mixed).scores(plain)).all()
+
+
 def test_a_task_corrects_what_others_taught() -> None:
     base = CorrectionLearner(settings=QUICK).fit(trials(SHAPES[:9]))
     batch = drawn(SHAPES[10], 48)

@@ -14,6 +14,8 @@ import numpy as np
 
 from whet.core.types import Array
 
+_BINS = {"max_bin": 63, "min_data_in_bin": 1, "feature_pre_filter": False}
+"""Few values matter to few rows; columns that cannot be split are left to the trees."""
 PATIENCE = 30
 """Rounds without progress on the tasks that are held out, before boosting stops."""
 
@@ -40,8 +42,19 @@ class TreeSettings:
             "min_data_in_leaf": self.least_rows, "feature_fraction": self.columns,
             "bagging_fraction": self.rows, "bagging_freq": 1 if self.rows < 1 else 0,
             "lambda_l2": self.shrink, "num_threads": self.threads, "seed": self.seed,
-            "verbose": -1, "deterministic": True, "force_row_wise": True, "max_bin": 63,
+            "verbose": -1, "deterministic": True, "force_row_wise": True, **_BINS,
         }  # fmt: skip
+
+
+MANY_TASKS = TreeSettings()
+"""For trials of many tasks, as measured on tasks that were held out."""
+ONE_TASK = TreeSettings(rounds=50, leaves=7, least_rows=5, rows=1.0)
+"""For the few trials that a search has made of its own task."""
+
+
+def varies(matrix: Array) -> bool:
+    """Whether there is anything to tell rows apart by; trees cannot be grown otherwise."""
+    return len(matrix) > 1 and bool((matrix != matrix[0]).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,5 +135,5 @@ def _dataset(rows: Rows, reference: Any) -> Any:
     labels = np.zeros(len(rows.matrix)) if rows.labels is None else rows.labels
     return lightgbm.Dataset(
         rows.matrix, label=labels, init_score=rows.start, group=rows.groups, reference=reference,
-        params={"verbose": -1, "max_bin": 63, "feature_pre_filter": False},
+        params={"verbose": -1, **_BINS},
     )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from whet.core.types import Array
 from whet.tune.models.analytic import Analytic
-from whet.tune.models.boosting import Ensemble, Rows, TreeSettings, grow
+from whet.tune.models.boosting import Ensemble, Rows, TreeSettings, grow, varies
 from whet.tune.models.protocol import Batch, CostModel, Trials
 from whet.tune.models.samples import FEATURES, Kind, Samples, gather
 
@@ -58,6 +58,8 @@ class RankingLearner:
         base = self.base if discount else None
 
         samples = gather(trials, base or Analytic(), self.feature)
+        if not varies(samples.matrix):
+            return self.base or Analytic()
         taught, judged = samples.split()
         settings = self.settings
         if judged is not None:

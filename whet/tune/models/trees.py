@@ -18,9 +18,18 @@ import numpy as np
 
 from whet.core.types import Array
 from whet.tune.models.analytic import Analytic
-from whet.tune.models.boosting import Ensemble, Gradient, Rows, TreeSettings, grow
+from whet.tune.models.boosting import (
+    MANY_TASKS,
+    ONE_TASK,
+    Ensemble,
+    Gradient,
+    Rows,
+    TreeSettings,
+    grow,
+    varies,
+)
 from whet.tune.models.protocol import Batch, CostModel, Trials
-from whet.tune.models.samples import FEATURES, Kind, Samples, gather
+from whet.tune.models.samples import FEATURES, FEWEST_TASKS, Kind, Samples, gather
 
 FEWEST_TRIALS = 8
 """Below this many good trials there is nothing to learn."""
@@ -54,13 +63,16 @@ class CorrectionLearner:
 
     base: CostModel = field(default_factory=Analytic)
     rows: Kind = "programs"
-    settings: TreeSettings = field(default_factory=TreeSettings)
+    settings: TreeSettings | None = None
+    """None: what suits the number of tasks."""
 
     def fit(self, trials: Sequence[Trials]) -> CostModel:
         if _good(trials) < FEWEST_TRIALS:
             return self.base
         samples = gather(trials, self.base, self.rows)
         samples = samples.take(np.isfinite(samples.seconds))
+        if not varies(samples.matrix):
+            return self.base
         trees = _fitted(samples, self.settings, _correction_error)
         return SummedTrees(trees, self.rows, self.base)
 
@@ -69,12 +81,14 @@ class CorrectionLearner:
 class ThroughputLearner:
     """Learns the throughput itself; failures count as none."""
 
-    settings: TreeSettings = field(default_factory=TreeSettings)
+    settings: TreeSettings | None = None
 
     def fit(self, trials: Sequence[Trials]) -> CostModel:
         if _good(trials) < FEWEST_TRIALS:
             return Analytic()
         samples = gather(trials, Analytic(), "statements")
+        if not varies(samples.matrix):
+            return Analytic()
         return SummedTrees(_fitted(samples, self.settings, _throughput_error), "statements")
 
 
@@ -105,8 +119,9 @@ def _weights(samples: Samples) -> Array:
     return result
 
 
-def _fitted(samples: Samples, settings: TreeSettings, error: Error) -> Ensemble:
+def _fitted(samples: Samples, given: TreeSettings | None, error: Error) -> Ensemble:
     """The trees of all samples; tasks that are held out at first say how many are best."""
+    settings = given or (MANY_TASKS if len(samples.keys) >= FEWEST_TASKS else ONE_TASK)
     taught, judged = samples.split()
     if judged is not None:
         weight = _weights(judged)
