@@ -33,6 +33,11 @@ from whet.tune.models.protocol import Batch, Trials
 from zoo.networks import build_networks
 from zoo.operators import cases
 
+NETWORKS = (
+    "resnet50", "mobilenet_v2", "resnet18_3d", "dcgan", "bert_base", "resnext50", "squeezenet",
+    "vit_tiny",
+)  # fmt: skip
+"""Those that are read quickly; the others' layers are much like theirs."""
 SHORTEST, LONGEST = 4e-6, 5e-3
 """Tasks whose best draft, in seconds, is outside are left out: noise below, waiting above."""
 FEWEST = 48
@@ -59,7 +64,7 @@ class Subject:
 def model_files(folder: Path, given: Sequence[Path]) -> list[tuple[str, Path]]:
     """The models of every folder's index.json; without folders, the zoo's, written to `folder`."""
     if not given:
-        networks = [*build_networks(folder), *(case.written(folder) for case in cases())]
+        networks = [*build_networks(folder, NETWORKS), *(c.written(folder) for c in cases())]
         return [(n.name, n.path) for n in networks]
     found = []
     for place in given:
