@@ -1,0 +1,107 @@
+"""Random candidates of random tasks through the measurer:  python tools/fuzz_candidates.py
+
+    [--candidates 10000] [--tasks 30] [--threads 2] [--seed 0]
+
+Every candidate is built and checked as a search would do it.  Those that are accepted are tried
+again on other inputs, which must agree too: a wrong result that was accepted, or a driver that
+dies, is a failure.  Prints how often each outcome and sketch was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.build.random_graphs import random_graph
+from whet.api.tuning import weighted_tasks
+from whet.core.target import Target, detect
+from whet.measure.measurer import Measurer
+from whet.measure.results import Candidate
+from whet.tasks.examples import make_example
+from whet.tasks.task import Task
+from whet.tune.space import Space, make_space
+
+BATCH = 32
+LENGTH = 5
+"""Operators of a random graph."""
+
+
+def random_spaces(target: Target, threads: int, seed: int) -> Iterator[Space]:
+    """Spaces of tasks that all differ."""
+    known: set[str] = set()
+    rng = np.random.default_rng(seed)
+    while True:
+        graph = random_graph(rng, LENGTH)
+        for weighted in weighted_tasks([graph], target, threads, "real"):
+            if weighted.task.key not in known:
+                known.add(weighted.task.key)
+                yield make_space(weighted.task, target, threads)
+
+
+def draw(space: Space, count: int, rng: np.random.Generator) -> list[Candidate]:
+    """Candidates by chance, sketch by sketch."""
+    found = []
+    for number in rng.integers(len(space.tables), size=count):
+        table = space.tables[int(number)]
+        (row,) = table.intern(table.sample(1, rng))
+        found.append(space.candidate((int(number), int(row))))
+    return list({str(c): c for c in found}.values())
+
+
+def check(
+    task: Task, candidates: list[Candidate], threads: int, target: Target,
+    first: Measurer, second: Measurer, outcomes: Counter[str],
+) -> int:  # fmt: skip
+    """How many wrong results were accepted."""
+    for measurer in (first, second):  # nobody is timed closely
+        measurer.best[(task.key, target.key, threads)] = 1e-9
+    found = first.measure(task, candidates, threads, target)
+    outcomes.update(m.outcome.value for m in found)
+    accepted = [m.candidate for m in found if m.ok]
+    again = second.measure(task, accepted, threads, target)
+    wrong = [m for m in again if m.outcome.value == "wrong_answer"]
+    for m in wrong:
+        print(f"\nACCEPTED BUT WRONG: {m.candidate}: {m.message}\n{task.text}")
+    return len(wrong)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Random candidates through the measurer")
+    parser.add_argument("--candidates", type=int, default=10_000)
+    parser.add_argument("--tasks", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    target, rng = detect(), np.random.default_rng(given.seed)
+    outcomes: Counter[str] = Counter()
+    sketches: Counter[str] = Counter()
+    wrong, start = 0, time.monotonic()
+    share = -(-given.candidates // given.tasks)
+    with Measurer() as first, Measurer(partial(make_example, seed=1)) as second:
+        spaces = random_spaces(target, given.threads, given.seed)
+        for number, space in zip(range(given.tasks), spaces):
+            left = share
+            while left > 0:
+                chosen = draw(space, min(BATCH, left), rng)
+                left -= min(BATCH, left)
+                sketches.update(c.sketch for c in chosen)
+                wrong += check(space.task, chosen, given.threads, target, first, second, outcomes)
+            print(f"task {number + 1}: {sum(outcomes.values())} candidates, "
+                  f"{time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
+    print(f"{sum(outcomes.values())} candidates of {given.tasks} tasks: {dict(outcomes)}")
+    print(f"sketches: {dict(sketches)}")
+    print(f"{wrong} wrong results accepted, {outcomes['wrong_answer']} refused")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
