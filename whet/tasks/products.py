@@ -21,6 +21,10 @@ from whet.ir.affine import free_symbols, substitute
 from whet.ir.evaluate import evaluate_stage
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
+from whet.tasks.views import windows
+
+CHUNK_BYTES = 256 << 20
+"""The most memory that windows are written out to at once."""
 
 
 def evaluate_fast(outputs: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> tuple[Array, ...]:
@@ -87,18 +91,35 @@ def _find_product(e: Expr, axes: Sequence[Axis]) -> _Product | None:
 
 
 def _multiply(p: _Product, arrays: Mapping[Tensor, Array]) -> Array:
-    a = _factor(p.left, (p.batch, p.rows, p.reduced), arrays)
-    b = _factor(p.right, (p.batch, p.reduced, p.columns), arrays)
-    return np.asarray(a @ b).reshape([x.extent for x in p.kept])
+    a = _factor(p.left, (*p.batch, *p.rows, *p.reduced), arrays)
+    b = _factor(p.right, (*p.batch, *p.reduced, *p.columns), arrays)
+    batch, depth = _size(p.batch), _size(p.reduced)
+    b = _wide(b.reshape(batch, depth, _size(p.columns)))
+    # Windows overlap: as a matrix they take many times the memory of what they are read from.
+    step = max(1, CHUNK_BYTES * max(1, len(a)) // max(1, a.size * a.itemsize))
+    if p.batch or step >= len(a):
+        found = _wide(a.reshape(batch, _size(p.rows), depth)) @ b
+    else:
+        parts = [_wide(a[n : n + step].reshape(-1, depth)) @ b[0] for n in range(0, len(a), step)]
+        found = np.concatenate(parts)
+    return np.asarray(found).reshape([x.extent for x in p.kept])
 
 
-def _factor(
-    e: Expr, parts: Sequence[tuple[Axis, ...]], arrays: Mapping[Tensor, Array]
-) -> Array:  # fmt: skip
-    """The factor as a stack of matrices: [batch, first, last]."""
-    # Reduced axes are plain positions here, as all others.
-    plain = {a: Axis(f"f{n}", a.extent) for n, a in enumerate(x for part in parts for x in part)}
-    array = evaluate_stage(Compute("factor", tuple(plain.values()), substitute(e, plain)), arrays)
+def _size(axes: Sequence[Axis]) -> int:
+    return math.prod(a.extent for a in axes)
+
+
+def _wide(array: Array) -> Array:
     wide = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    shape = [math.prod(a.extent for a in part) for part in parts]
-    return array.reshape(shape).astype(wide, copy=False)
+    return array.astype(wide, copy=False)
+
+
+def _factor(e: Expr, axes: Sequence[Axis], arrays: Mapping[Tensor, Array]) -> Array:
+    """The factor over its axes."""
+    # Reduced axes are plain positions here, as all others.
+    plain = {a: Axis(f"f{n}", a.extent) for n, a in enumerate(axes)}
+    e = substitute(e, plain)
+    found = windows(e, tuple(plain.values()), arrays)
+    if found is not None:
+        return found
+    return evaluate_stage(Compute("factor", tuple(plain.values()), e), arrays)
