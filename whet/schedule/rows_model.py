@@ -1,7 +1,8 @@
 """What a row schedule should cost, for a whole population at once.
 
 A row goes through all stages one after the other; a reduction keeps several vectors in flight and
-combines them at its end, which is what short rows spend their time on.
+combines them at its end.  What waits for its operands there waits while the next row is already
+being worked on, as far as the core looks ahead.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from whet.schedule.access import flatten_accesses
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.rows import Rows, lane_axis
 from whet.schedule.work import (
+    IN_FLIGHT,
     elements,
     halvings,
     lane_step,
@@ -29,9 +31,11 @@ from whet.schedule.work import (
     with_weights,
 )
 
-ROW_CYCLES = 10.0
+ROW_CYCLES = 4.0
 """Loops and addresses around a row."""
-STAGE_CYCLES = 5.0
+STAGE_CYCLES = 2.0
+MOST_ROWS_AHEAD = 4.0
+"""How many rows are worked on at once at most."""
 SHUFFLE_CYCLES = 4.0
 """One halving of a vector to combine its lanes."""
 
@@ -49,10 +53,13 @@ def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) ->
     """Estimated nanoseconds for every row of the holes."""
     rows = math.prod(r.row_shape)
     steps = -(-rows // holes["rows_per_step"])
-    per_row = np.full(len(steps), ROW_CYCLES)
+    issued, waiting = np.full(len(steps), ROW_CYCLES), np.zeros(len(steps))
     rates = rates_of(target)
     for stage in r.stages:
-        per_row = per_row + stage_cycles(r, stage, rates, holes["lanes"], holes["vectors"])
+        parts = _stage_parts(r, stage, rates, holes["lanes"], holes["vectors"])
+        issued, waiting = issued + parts[0], waiting + parts[1]
+    ahead = np.clip(IN_FLIGHT / (issued * rates.operations), 1.0, MOST_ROWS_AHEAD)
+    per_row = issued + waiting / ahead
     moving = [t for t in (*r.task.inputs, *r.task.outputs) if t not in r.task.constants]
     cycles = np.maximum(steps * holes["rows_per_step"] * per_row, traffic_cycles(moving, target))
     weights = sum(t.type.nbytes for t in r.task.constants)
@@ -60,33 +67,46 @@ def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) ->
 
 
 def stage_cycles(r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array) -> Array:
-    """Cycles that one row of a stage takes."""
+    """Cycles that one row of a stage takes on its own."""
+    issued, waiting = _stage_parts(r, stage, rates, lanes, vectors)
+    return issued + waiting
+
+
+def _stage_parts(
+    r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array
+) -> tuple[Array, Array]:
+    """Cycles in which one row of a stage keeps the core busy, and those that it waits."""
     body = flatten_accesses(stage, r.task)
-    cycles = np.full(len(lanes), STAGE_CYCLES)
+    issued, waiting = np.full(len(lanes), STAGE_CYCLES), np.zeros(len(lanes))
     reduces = [e for e in subexpressions(body) if isinstance(e, Reduce)]
     inner = [a for a in stage.axes[r.row_rank :] if a.extent > 1]
     if not inner:
         # One number: what is not reduced waits for one operation after the other.
-        cycles = cycles + rates.latency * operations(body)
+        waiting = waiting + rates.latency * operations(body)
         for reduce in reduces:
-            cycles = cycles + _reduction_cycles(reduce, rates, lanes, vectors)
-        return cycles
+            parts = _reduction_parts(reduce, rates, lanes, vectors)
+            issued, waiting = issued + parts[0], waiting + parts[1]
+        return issued, waiting
     axis = max(inner, key=lambda a: _contiguous(body, a))
     times = elements(inner) / axis.extent
-    return cycles + times * _run_cycles(body, axis, rates, lanes, vectors, extra=0.0, chain=0.0)
+    run = _run_cycles(body, axis, rates, lanes, vectors, extra=0.0, chain=0.0)
+    return issued + times * run, waiting
 
 
-def _reduction_cycles(reduce: Reduce, rates: Rates, lanes: Array, vectors: Array) -> Array:
+def _reduction_parts(
+    reduce: Reduce, rates: Rates, lanes: Array, vectors: Array
+) -> tuple[Array, Array]:
     axes = [a for a in reduce.axes if a.extent > 1]
     if not axes:
-        return np.zeros(len(lanes))
+        return np.zeros(len(lanes)), np.zeros(len(lanes))
     axis = lane_axis(reduce.value, axes)
     times = elements(axes) / axis.extent
     latency = rates.latency
-    run = _run_cycles(reduce.value, axis, rates, lanes, vectors, extra=1.0, chain=latency)
-    used = np.minimum(lanes, axis.extent)
-    across = latency * np.log2(vectors) + SHUFFLE_CYCLES * np.log2(np.maximum(1, used))
-    return times * run + across + latency
+    issued = _run_cycles(reduce.value, axis, rates, lanes, vectors, extra=1.0, chain=0.0)
+    chained = _run_cycles(reduce.value, axis, rates, lanes, vectors, extra=1.0, chain=latency)
+    halvings_of_lanes = np.log2(np.maximum(1, np.minimum(lanes, axis.extent)))
+    across = latency * np.log2(vectors) + SHUFFLE_CYCLES * halvings_of_lanes
+    return times * issued + halvings_of_lanes, times * (chained - issued) + across + latency
 
 
 def _run_cycles(
@@ -103,7 +123,7 @@ def _run_cycles(
     used = np.minimum(lanes, 1 << (axis.extent.bit_length() - 1))
     passes = rates.passes(used, value.dtype.bits)
     load_passes = rates.load_passes(used, value.dtype.bits)
-    work = (operations(value) + extra) * passes
+    work = (operations(value, axis) + extra) * passes
     loads = np.zeros(len(lanes))
     for read in reads(value):
         step = lane_step(read, axis)

@@ -29,8 +29,8 @@ SERIAL_STEP_NS = 5.0
 IN_FLIGHT = 192.0
 """Instructions that the core looks ahead: neighbouring tiles overlap within them."""
 SLOTS = {
-    "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 8, "exp": 14,
-    "log": 18, "tanh": 20, "sigmoid": 18, "erf": 24, "pow": 40, "sin": 40, "cos": 40, "tan": 60,
+    "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 10, "exp": 14,
+    "log": 23, "tanh": 14, "sigmoid": 18, "erf": 16, "pow": 40, "sin": 250, "cos": 250, "tan": 300,
 }  # fmt: skip
 """Operations that a function takes per vector, where it is not one."""
 
@@ -51,10 +51,15 @@ def terms(e: Expr, *, inside_reductions: bool = False) -> Iterator[Expr]:
             stack.extend(x.children())
 
 
-def operations(e: Expr) -> float:
-    """Operations per vector; a product that is added at once costs nothing extra."""
+def operations(e: Expr, along: Axis | None = None) -> float:
+    """Operations per vector; a product that is added at once costs nothing extra.
+
+    With `along`, only of what changes along this axis: the rest is computed once for all lanes.
+    """
     total = 0.0
     for x in terms(e):
+        if along is not None and along not in free_symbols(x):
+            continue
         match x:
             case Binary(op=op, left=left, right=right):
                 fused = op == "add" and x.dtype.is_float
