@@ -24,7 +24,7 @@ ABSENT = "-"
 """What a table shows where nothing was measured."""
 DISTURBED = "~"
 """What marks figures from turns that others disturbed."""
-_PACKAGES = ("numpy", "llvmlite", "onnxruntime", "openvino", "torch", "jax")
+_PACKAGES = ("numpy", "llvmlite", "onnxruntime", "openvino", "torch", "jax", "apache-tvm")
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,41 @@ def load_jax(job: Job) -> Run:
     return jitted(job.model, job.inputs)
 
 
+def load_tvm(job: Job) -> Run:
+    """TVM's MetaSchedule through its graph front end; the budget is a number of trials.
+
+    Weights stay parameters, so that what is tuned holds no constants.
+    """
+    import tempfile
+
+    import onnx
+
+    tvm = _require("tvm")
+    relax = _require("tvm.relax")
+    from_onnx = _require("tvm.relax.frontend.onnx").from_onnx
+    schedule = _require("tvm.s_tir.meta_schedule")
+    cpu = _require("llvmlite.binding").get_host_cpu_name()
+    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": job.threads})
+    module = from_onnx(onnx.load(job.model), keep_params_in_input=True)
+    module, weights = relax.frontend.detach_params(module)
+    module = relax.get_pipeline("zero")(module)
+    trials = int(job.budget)
+    with target, tempfile.TemporaryDirectory() as folder:
+        found = schedule.relax_integration.tune_relax(
+            module, {}, target, work_dir=folder, max_trials_global=trials,
+            num_trials_per_iter=min(32, trials), seed=0,
+        )  # fmt: skip
+        built = schedule.relax_integration.compile_relax(found, module, target, {})
+    machine = relax.VirtualMachine(built, tvm.cpu())
+    given = [tvm.runtime.tensor(a) for a in job.inputs.values()] + list(weights.get("main", []))
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        result = machine["main"](*given)
+        return [r.numpy() for r in ([result] if hasattr(result, "numpy") else result)]
+
+    return run
+
+
 def _require(name: str) -> Any:
     import importlib
 
@@ -188,4 +223,5 @@ BENCH_RUNTIMES: dict[str, Callable[[Job], Run]] = {
     "torch_compile": load_torch_compile,
     "torch_function": load_torch_function,
     "jax": load_jax,
+    "tvm": load_tvm,
 }

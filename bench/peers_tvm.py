@@ -1,0 +1,108 @@
+"""Ten operators against TVM MetaSchedule at equal trials.
+
+    pip install apache-tvm apache-tvm-ffi==0.1.14
+    python bench/peers_tvm.py [--trials 64] [--only C2D_2_b1 ...] [--cap 1800] [--json OUT]
+
+MetaSchedule tunes and runs in a process of its own, through its graph front end, and is ended after
+--cap seconds per case; what timed out or failed is listed as such.  whet gets as many trials.  The
+two then take turns.  Without TVM nothing is measured, and the report says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.peers import Peer, error_of_range
+from harness.report import (
+    ABSENT,
+    Report,
+    count,
+    geometric_mean,
+    milliseconds,
+    number,
+    parser,
+    say,
+    settings_of,
+)
+from harness.tuning import tasks_of, tune, use_database
+from harness.turns import settings_from, take_turns
+from whet.core.errors import WhetError
+from whet.tune.tuner import Budget
+from zoo.operators import Case, cases
+
+CASES = ("C1D_0_b1", "C2D_1_b1", "C2D_2_b1", "C3D_3_b1", "GMM_2_b1", "GRP_2_b1", "DEP_0_b1",
+         "T2D_1_b1", "CAP_1_b1", "NRM_2_b1")  # fmt: skip
+
+
+def arguments() -> argparse.ArgumentParser:
+    made = parser(__doc__, default_threads=(2,))
+    made.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    made.add_argument("--trials", type=int, default=64)
+    made.add_argument("--cap", type=float, default=1800.0, help="seconds per case for TVM")
+    return made
+
+
+def main() -> None:
+    given = arguments().parse_args()
+    report = Report("TVM MetaSchedule", settings_of(given))
+    chosen = [c for c in cases() if str(c) in given.only]
+    for threads in given.threads:
+        with tempfile.TemporaryDirectory() as folder:
+            use_database(Path(folder) / "records.db")
+            rows = [measure(c, threads, Path(folder), given) for c in chosen]
+        report.rows += rows
+        lines = [
+            [row["case"], milliseconds(row["times"].get("whet")),
+             milliseconds(row["times"].get("tvm")), number(row["ratio"]), number(row["whet_s"]),
+             number(row["tvm_s"]), number(row["error"], 2), row["note"] or ABSENT]
+            for row in rows
+        ]  # fmt: skip
+        mean = geometric_mean(r["ratio"] for r in rows if r["ratio"])
+        lines.append(["geometric mean", "", "", number(mean), "", "", "", ""])
+        header = (
+            "case",
+            "whet ms",
+            "TVM ms",
+            "ratio",
+            "whet tuning s",
+            "TVM tuning s",
+            "error",
+            "",
+        )
+        report.add_table(f"{count(threads)}, {given.trials} trials", header, lines)
+    report.finish(given.json)
+
+
+def measure(
+    case: Case, threads: int, folder: Path, given: argparse.Namespace
+) -> dict[str, Any]:  # fmt: skip
+    say(f"{case}, {count(threads)}")
+    network = case.written(folder)
+    values = network.sample()
+    start = time.monotonic()
+    tune(tasks_of(network.path, threads), threads, Budget(given.cap, given.trials))
+    own_s = time.monotonic() - start
+    row: dict[str, Any] = {"case": str(case), "times": {}, "ratio": None, "error": None,
+                           "whet_s": own_s, "tvm_s": None, "note": ""}  # fmt: skip
+    with Peer("whet", threads) as own, Peer("tvm", threads, timeout=given.cap) as other:
+        own.load(str(network.path), values)
+        start = time.monotonic()
+        try:
+            # A budget, for this runtime, is a number of trials.
+            other.load(str(network.path), values, budget=float(given.trials))
+            row["tvm_s"] = time.monotonic() - start
+            row["error"] = max(error_of_range(a, b) for a, b in zip(own.run(), other.run()))
+            row["times"] = take_turns({"whet": own, "tvm": other}, settings_from(given))
+            row["ratio"] = row["times"]["tvm"].median / row["times"]["whet"].median
+        except WhetError as error:
+            row["note"] = error.message
+            row["times"] = take_turns({"whet": own}, settings_from(given))
+    return row
+
+
+if __name__ == "__main__":
+    main()
