@@ -11,7 +11,7 @@ Clock = Callable[[int], float]
 
 SAMPLE_SECONDS = 1e-3
 """A sample repeats short kernels until it takes about this long."""
-ENOUGH_SECONDS = 0.3
+ENOUGH_SECONDS = 0.2
 FEWEST, FEWEST_STEADY = 3, 8
 STEADY = 0.02
 HOPELESS = 2.0

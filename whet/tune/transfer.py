@@ -35,7 +35,7 @@ REACH = 0.15
 """The distance, in doublings, at which evidence counts e times less."""
 PRIOR = 0.1
 """The weight of the mean of all evidence."""
-MARGIN = 0.97
+MARGIN = 0.92
 """What is used without a trial must take at most this share of the default's time."""
 
 
