@@ -165,19 +165,20 @@ class RunWorker:
         memory = {n: _filled(p, self.held) for n, p in enumerate(kernel.job.parameters)
                   if p.kind != "constant"}  # fmt: skip
         constants = [(n, p) for n, p in enumerate(kernel.job.parameters) if p.kind == "constant"]
-        copies = min(MOST_COPIES, len(room) // kernel.constant_bytes) if constants else 1
-        tables = []
-        for number in range(copies):
-            start = number * kernel.constant_bytes
-            for n, p in constants:
-                memory[n] = room[start : start + p.nbytes]
-                if number == 0:
-                    fill(p, memory[n], self.held[p.array])
-                else:
-                    memory[n][:] = room[start - number * kernel.constant_bytes :][: p.nbytes]
-                start += _round_up(p.nbytes)
-            tables.append(kernel.table([memory[n] for n in range(len(kernel.job.parameters))]))
-        joined = np.concatenate(tables)
+        size = kernel.constant_bytes
+        copies = min(MOST_COPIES, len(room) // size) if constants else 1
+        start = 0
+        for n, p in constants:
+            memory[n] = room[start : start + p.nbytes]
+            fill(p, memory[n], self.held[p.array])
+            start += _round_up(p.nbytes)
+        first = kernel.table([memory[n] for n in range(len(kernel.job.parameters))])
+        if constants:
+            room[: copies * size].reshape(copies, size)[1:] = room[:size]
+        # The tables of all copies: constants lie one copy further each time.
+        moves = np.array([kernel.job.parameters[n].kind == "constant" for n in kernel.job.table])
+        further = np.arange(copies, dtype=np.uint64)[:, None] * np.uint64(size)
+        joined = np.ascontiguousarray(first + further * moves.astype(np.uint64))
         step, position = joined.nbytes // copies, 0
 
         def clock(calls: int) -> float:
