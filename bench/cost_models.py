@@ -35,7 +35,7 @@ from whet.tune.models.analytic import Analytic
 from whet.tune.models.kept import keep_model
 from whet.tune.models.protocol import CostModel, Learner, Trials
 from whet.tune.models.ranking import RankingLearner
-from whet.tune.models.trees import CorrectionLearner, SummedTrees, ThroughputLearner
+from whet.tune.models.trees import CorrectionLearner, SummedTrees, ThroughputLearner, good_trials
 
 DATABASE = Path(__file__).parent / "work" / "cost_models.db"
 APART = 1.05
@@ -145,7 +145,7 @@ def fit(
                       f"{found[name]['speed']:,.0f}", number(took)])  # fmt: skip
         say(" ".join(lines[-1]))
         if keep and name == RECOMMENDED and isinstance(model, SummedTrees):
-            keep_model(database, subjects[0].batches[0].target, model)
+            keep_model(database, subjects[0].batches[0].target, model, good_trials(taught))
     header = ("model", "pairs in order", f"recall@{TOP}", f"peak@{PEAK}", "candidates/s", "fit, s")
     report.add_table(f"{len(held)} tasks that no model has seen", header, lines)
     by_sketch(report, held, LEARNERS[RECOMMENDED].fit(taught))

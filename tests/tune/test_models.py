@@ -16,7 +16,7 @@ from whet.db.store import Database
 from whet.schedule.sketch import find_sketch
 from whet.tune.models.analytic import Analytic
 from whet.tune.models.boosting import TreeSettings
-from whet.tune.models.kept import KIND, keep_model, kept_model
+from whet.tune.models.kept import KIND, keep_if_wiser, keep_model, kept_model
 from whet.tune.models.protocol import Batch, CostModel, Learner, Trials, make_batch
 from whet.tune.models.ranking import RankingLearner, discount_after
 from whet.tune.models.samples import gather
@@ -28,6 +28,9 @@ from whet.tune.models.trees import (
     _gradient,
     _weights,
 )
+from whet.tune.policies.judge import learned
+from whet.tune.space import Space, make_space
+from whet.tune.timing import Timing
 
 TARGET = PRESETS["x86-64-v3"]
 QUICK = TreeSettings(rounds=40, least_rows=3)
@@ -202,7 +205,7 @@ def test_a_kept_model_says_the_same(tmp_path: Path) -> None:
     model, batch = fitted(), drawn(SHAPES[5], 50)
     with Database(tmp_path / "m.db") as database:
         assert kept_model(database, TARGET) is None
-        keep_model(database, TARGET, model)
+        keep_model(database, TARGET, model, 120)
         found = kept_model(database, TARGET)
         assert found is not None
         assert np.array_equal(found.scores(batch), model.scores(batch))
@@ -211,7 +214,7 @@ def test_a_kept_model_says_the_same(tmp_path: Path) -> None:
 
 def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
     with Database(tmp_path / "m.db") as database:
-        keep_model(database, TARGET, fitted())
+        keep_model(database, TARGET, fitted(), 120)
         data = database.model(TARGET, KIND)
         assert data is not None
         database.add_model(TARGET, KIND, data.replace(b"leaf_value=", b"leaf_value=9", 1))
@@ -224,10 +227,35 @@ def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_of_other_features_is_none(tmp_path: Path) -> None:
     with Database(tmp_path / "m.db") as database:
-        keep_model(database, TARGET, fitted())
+        keep_model(database, TARGET, fitted(), 120)
         data = database.model(TARGET, KIND)
         assert data is not None
         first, _, text = data.partition(b"\n")
         header = json.loads(first) | {"columns": "other"}
         database.add_model(TARGET, KIND, json.dumps(header).encode() + b"\n" + text)
         assert kept_model(database, TARGET) is None
+
+
+def test_more_trials_replace_a_kept_model(tmp_path: Path) -> None:
+    with Database(tmp_path / "m.db") as database:
+        assert not keep_if_wiser(database, TARGET, trials(SHAPES[:3]))  # of too few tasks
+        assert keep_if_wiser(database, TARGET, trials(SHAPES[:9]))
+        assert not keep_if_wiser(database, TARGET, trials(SHAPES[:9]))
+        before = database.stats().models
+        assert keep_if_wiser(database, TARGET, trials(SHAPES[:10]))
+        assert database.stats().models == before + 1
+
+
+def test_searches_start_from_the_kept_model() -> None:
+    base, (one,) = fitted(), trials(SHAPES[4:5], 40)
+    space = make_space(one.batch.task, TARGET, 2)
+    based = Space(space.task, space.tables, base)
+    assert learned(CorrectionLearner(), space, {}) is None
+    judge = learned(CorrectionLearner(), based, {})
+    assert judge is not None
+    assert judge.model is base
+    known = {(0, n): Timing((1e-6 * (n + 1),) * 3) for n in range(20)}
+    judge = learned(CorrectionLearner(), based, known)
+    assert judge is not None
+    assert isinstance(judge.model, SummedTrees)
+    assert judge.model.base is base

@@ -18,6 +18,7 @@ from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.ops.base import Numeric
 from whet.tasks.task import Task
+from whet.tune.models.protocol import CostModel
 from whet.tune.policies import Policy
 from whet.tune.report import Report
 from whet.tune.roofline import roofline_seconds
@@ -62,10 +63,13 @@ class Tools:
     trials_per_round: int = 8
     sketches: Callable[[str], bool] = lambda name: True
     """Which sketches, by name, may be used."""
+    base: CostModel | None = None
+    """The cost model that the database keeps for the target."""
 
     def allowed(self, space: Space) -> Space:
         """The part of a space that may be used."""
-        return Space(space.task, tuple(t for t in space.tables if self.sketches(t.sketch)))
+        tables = tuple(t for t in space.tables if self.sketches(t.sketch))
+        return Space(space.task, tables, self.base)
 
 
 class TaskSearch:

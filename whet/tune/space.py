@@ -27,7 +27,7 @@ from whet.ops.base import Numeric
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.sketch import SKETCHES, Population, Sketch
 from whet.tasks.task import Task
-from whet.tune.models.protocol import Batch
+from whet.tune.models.protocol import Batch, CostModel
 
 Row = tuple[int, int]
 """A candidate by the number of its table and the number of its row."""
@@ -323,6 +323,8 @@ class Space:
 
     task: Task
     tables: tuple[Table, ...]
+    base: CostModel | None = None
+    """What trials of other tasks have taught, if any."""
 
     def candidate(self, row: Row) -> Candidate:
         return self.tables[row[0]].candidate(row[1])

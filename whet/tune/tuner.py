@@ -13,8 +13,10 @@ from whet.core.target import Target
 from whet.db.store import Database
 from whet.measure.measurer import COMPARE_SECONDS, Measurer
 from whet.ops.base import Numeric
+from whet.tune.models.kept import keep_if_wiser, kept_model
 from whet.tune.objectives import Objective, Total
 from whet.tune.policies import POLICIES, Policy
+from whet.tune.policies.judge import trials_of
 from whet.tune.report import Report, Status, Watch
 from whet.tune.scheduler import Scheduler
 from whet.tune.search import TaskSearch, Tools, WeightedTask
@@ -56,7 +58,8 @@ class Tuner:
         seed: int = 0,
     ) -> None:
         self.tools = Tools(target, threads, database, measurer, np.random.default_rng(seed),
-                           numerics, seed, trials_per_round, sketches)  # fmt: skip
+                           numerics, seed, trials_per_round, sketches,
+                           kept_model(database, target))  # fmt: skip
         self.searches = [TaskSearch(t, self.tools, policy()) for t in tasks]
         weights = np.array([t.counts for t in tasks], np.float64).reshape(len(tasks), -1).T
         self.scheduler = Scheduler(
@@ -84,6 +87,12 @@ class Tuner:
                 watch(self.reports(), self._status(budget, start, done))
         for search in self.searches:
             search.confirm()
+        self._teach()
+
+    def _teach(self) -> None:
+        """Keep what all trials teach for the searches of other tasks."""
+        trials = [t for s in self.searches for t in trials_of(s.space, s.known)]
+        keep_if_wiser(self.tools.database, self.tools.target, trials)
 
     def _kept(self, budget: Budget) -> float:
         """Seconds that confirming what was found will take."""

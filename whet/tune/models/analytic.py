@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whet.core.types import Array
-from whet.tune.models.protocol import Batch, Trials
+from whet.tune.models.protocol import Batch, CostModel, Trials
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,7 @@ class Analytic:
         return result
 
     def fit(self, trials: Sequence[Trials]) -> Analytic:
+        return self
+
+    def on(self, base: CostModel) -> Analytic:
         return self

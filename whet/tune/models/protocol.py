@@ -83,3 +83,6 @@ class Learner(Protocol):
 
     def fit(self, trials: Sequence[Trials]) -> CostModel:
         """The model that follows from these trials, those of any number of tasks."""
+
+    def on(self, base: CostModel) -> Learner:
+        """The learner that starts from a model, as far as it can."""

@@ -50,6 +50,9 @@ class RankingLearner:
     base: CostModel | None = None
     settings: TreeSettings = field(default_factory=lambda: TreeSettings(100, 15))
 
+    def on(self, base: CostModel) -> RankingLearner:
+        return replace(self, base=base)
+
     def fit(self, trials: Sequence[Trials]) -> CostModel:
         good = sum(int(np.isfinite(t.seconds).sum()) for t in trials)
         if good < FEWEST_TRIALS:

@@ -66,8 +66,11 @@ class CorrectionLearner:
     settings: TreeSettings | None = None
     """None: what suits the number of tasks."""
 
+    def on(self, base: CostModel) -> CorrectionLearner:
+        return replace(self, base=base)
+
     def fit(self, trials: Sequence[Trials]) -> CostModel:
-        if _good(trials) < FEWEST_TRIALS:
+        if good_trials(trials) < FEWEST_TRIALS:
             return self.base
         samples = gather(trials, self.base, self.rows)
         samples = samples.take(np.isfinite(samples.seconds))
@@ -83,8 +86,11 @@ class ThroughputLearner:
 
     settings: TreeSettings | None = None
 
+    def on(self, base: CostModel) -> ThroughputLearner:
+        return self
+
     def fit(self, trials: Sequence[Trials]) -> CostModel:
-        if _good(trials) < FEWEST_TRIALS:
+        if good_trials(trials) < FEWEST_TRIALS:
             return Analytic()
         samples = gather(trials, Analytic(), "statements")
         if not varies(samples.matrix):
@@ -92,7 +98,8 @@ class ThroughputLearner:
         return SummedTrees(_fitted(samples, self.settings, _throughput_error), "statements")
 
 
-def _good(trials: Sequence[Trials]) -> int:
+def good_trials(trials: Sequence[Trials]) -> int:
+    """How many trials did not fail."""
     return sum(int(np.isfinite(t.seconds).sum()) for t in trials)
 
 

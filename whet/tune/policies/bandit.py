@@ -66,7 +66,7 @@ class SketchBandit:
         rng: np.random.Generator,
     ) -> list[Row]:  # fmt: skip
         """Rows of one sketch, as if the task had no other."""
-        alone = Space(space.task, (space.tables[number],))
+        alone = Space(space.task, (space.tables[number],), space.base)
         mine = {(0, row): timing for (owner, row), timing in known.items() if owner == number}
         rows = self.inner.propose(alone, mine, count, rng)
         return [(number, row) for _, row in rows if (number, row) not in taken]
