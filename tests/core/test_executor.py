@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -63,3 +68,42 @@ def test_a_dead_worker_is_reported() -> None:
 def test_workers_need_functions_they_can_import() -> None:
     with pytest.raises(TypeError, match="not defined at module level"):
         LocalProcesses(1).map(lambda n: n, [1])
+
+
+def test_an_interrupt_ends_the_workers() -> None:
+    """Ctrl-C reaches the process that hands out work; its workers do not go on."""
+    script = (
+        "import time\n"
+        "from whet.core.executor import LocalProcesses\n"
+        "if __name__ == '__main__':\n"
+        "    print('begins', flush=True)\n"
+        "    LocalProcesses(2).map(time.sleep, [600, 600])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begins\n"
+    while len(workers := children(process.pid)) < 3:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    # The tracker goes when it sees that its owner has gone, which nobody waits for.
+    deadline = time.monotonic() + 60
+    while alive := [pid for pid in workers if is_alive(pid)]:
+        assert time.monotonic() < deadline, f"still running: {alive}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def children(pid: int) -> list[str]:
+    """Two workers and the tracker of shared resources."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from whet.cli.main import app
+from whet.cli.main import app, main
 from whet.core.errors import ArtifactError, MismatchError, UsageError
 from whet.superopt.rules.files import write_folder
 from whet.superopt.rules.rule import Certificate, Rule, Variable
@@ -53,6 +53,59 @@ def test_explain_names_the_laws(folder: Path) -> None:
 
 def test_stats_counts(folder: Path) -> None:
     assert "all 1  core 1  exact 1" in output("stats", "--rules", str(folder))
+
+
+def test_stats_prints_the_funnel_next_to_the_paper(folder: Path) -> None:
+    pytest.importorskip("numba")
+    pytest.importorskip("z3")
+    text = output("stats", "--rules", str(folder), "--size", "2", "--pool", "matrices")
+    first, second, paper = text.splitlines()[-3:]
+    assert first.split()[0] == "1"
+    assert second.split()[0] == "2"
+    assert paper.split() == ["TASO,", "4", "28,744", "17,346", "743"]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [("--pool", "no pool 'none'"), ("--letters", "no letters 'none'")]
+)
+def test_unknown_names_are_usage_errors(option: str, message: str) -> None:
+    pytest.importorskip("numba")
+    pytest.importorskip("z3")
+    with pytest.raises(UsageError, match=message):
+        output("generate", option, "none")
+
+
+def test_an_interrupt_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("numba")
+    pytest.importorskip("z3")
+    from whet.superopt.prune import candidates
+
+    def interrupted(*arguments: object, folder: Path, **options: object) -> None:
+        (folder / "matrices-0").mkdir(parents=True)
+        (folder / "matrices-0" / "shard-0-of-3.npz").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(candidates, "find_candidates", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["rules", "generate", "--pool", "matrices", "--resume", str(tmp_path / "parts")])
+    assert ended.value.code == 130
+    told = capsys.readouterr().err
+    assert "1 finished parts are in" in told
+    assert "the same command goes on there" in told
+
+
+def test_mutants_are_counted_by_gate(tmp_path: Path) -> None:
+    pytest.importorskip("z3")
+    twice = Rule("twice", (Variable("x", 2),), ("relu(relu(x))",), ("relu(x)",),
+                 numeric="exact", certificate=CERTIFICATE)  # fmt: skip
+    write_folder([twice], tmp_path / "rules")
+    text = output("mutants", "--count", "3", "--rules", str(tmp_path / "rules"), "--quiet")
+    assert text.splitlines()[0].split() == ["change", "mutants", "prover", "identity", "bounded",
+                                            "passed", "all"]  # fmt: skip
+    assert text.splitlines()[-1].split()[0] == "all"
+    assert text.splitlines()[-1].split()[-1] == "0"
 
 
 def test_an_unknown_rule_is_a_usage_error(folder: Path) -> None:
