@@ -18,7 +18,7 @@ R = TypeVar("R")
 class RayCluster:
     """Workers of a Ray cluster.
 
-    Without an address a local Ray is started for each `map` and stopped after it.
+    Without an address a local Ray is started by the first `map`; it ends with this process.
     """
 
     address: str | None = None
@@ -36,24 +36,9 @@ class RayCluster:
         if not items:
             return []
         ray = _ray()
-        started = not ray.is_initialized()
-        if started:
+        if not ray.is_initialized():
             own = {} if self.address else {"num_cpus": self.workers or None}
             ray.init(self.address, include_dashboard=False, log_to_driver=False, **own)
-        try:
-            return self._map(ray, function, items, progress, cancel)
-        finally:
-            if started:
-                ray.shutdown()
-
-    def _map(
-        self,
-        ray: Any,
-        function: Callable[[T], R],
-        items: Sequence[T],
-        progress: Progress | None,
-        cancel: Event | None,
-    ) -> list[R]:
         task = ray.remote(function)
         limit = self.workers or int(ray.cluster_resources().get("CPU", 1))
         results: dict[int, R] = {}
