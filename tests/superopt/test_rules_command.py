@@ -92,7 +92,7 @@ def test_an_interrupt_says_how_to_go_on(
         main(["rules", "generate", "--pool", "matrices", "--resume", str(tmp_path / "parts")])
     assert ended.value.code == 130
     told = capsys.readouterr().err
-    assert "1 finished parts are in" in told
+    assert "1 finished parts and 0 proofs are in" in told
     assert "the same command goes on there" in told
 
 

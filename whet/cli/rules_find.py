@@ -41,6 +41,8 @@ FUNNEL = {
     "core": "core",
 }
 """Columns of the funnel, in its order, with their headings."""
+PROOFS = "proofs"
+"""Where, in a folder of finished parts, the gates' reports are."""
 PAPER = {"size": "TASO, 4", "pairs": "28,744", "renamed": "17,346", "general": "743"}
 """The paper's funnel: candidates, after renaming, after common subgraphs."""
 
@@ -98,7 +100,9 @@ def generate_command(
                 tuple(dataclasses.replace(f, core=c.in_core) for f in c.forms)
                 for c in found.candidates
             )
-            reports = verify_forms(forms, seed, runner, begin("proofs"), batch=1)
+            reports = verify_forms(
+                forms, seed, runner, begin("proofs"), 1, None if resume is None else resume / PROOFS
+            )
     except KeyboardInterrupt:
         heard()
         reporter.note(_how_to_go_on(resume))
@@ -122,7 +126,11 @@ def _how_to_go_on(folder: Path | None) -> str:
     if folder is None:
         return "interrupted; with --resume FOLDER finished parts are kept for the next run"
     parts = len(list(folder.glob("*/shard-*-of-*.npz")))
-    return f"interrupted; {parts} finished parts are in {folder}: the same command goes on there"
+    proofs = len(list((folder / PROOFS).glob("*")))
+    return (
+        f"interrupted; {parts} finished parts and {proofs} proofs are in {folder}: "
+        "the same command goes on there"
+    )
 
 
 def stats_command(
