@@ -115,11 +115,12 @@ class _Writer:
         return map_expr(e, change)
 
     def nest(self, axes: Sequence[Axis], body: Callable[[tuple[Expr, ...]], list[Stmt]]) -> None:
-        variables = [self.names.var(a.name) for a in axes]
-        inner = body(tuple(variables))
-        for var, axis in zip(reversed(variables), reversed(axes)):
-            inner = [loop(var, axis.extent, *inner)]
-        self.body += inner
+        places = self.places(axes)
+        self.body += _around(places, axes, body(places))
+
+    def places(self, axes: Sequence[Axis]) -> tuple[Expr, ...]:
+        """A variable for every axis; there is nothing to count along one of extent 1."""
+        return tuple(self.names.var(a.name) if a.extent != 1 else as_expr(0) for a in axes)
 
     def reduction(self, axes: Sequence[Axis], reduce: Reduce, place: Buffer) -> None:
         value = self.placed(reduce.value)
@@ -130,12 +131,12 @@ class _Writer:
             self.workspace.append(best)
 
         def body(at: tuple[Expr, ...]) -> list[Stmt]:
-            variables = [self.names.var(a.name) for a in reduce.axes]
+            variables = self.places(reduce.axes)
             env = {**dict(zip(axes, at)), **dict(zip(reduce.axes, variables))}
             term = substitute(value, env)
-            inner = self.steps(reduce, best, place, at, term, variables)
-            for var, axis in zip(reversed(variables), reversed(reduce.axes)):
-                inner = [loop(var, axis.extent, *inner)]
+            inner = _around(
+                variables, reduce.axes, self.steps(reduce, best, place, at, term, variables)
+            )
             start: list[Stmt] = [Store(best, at, identity_element(reduce.kind, best.dtype))]
             if is_arg:
                 start.append(Store(place, at, const(0, i64)))
@@ -150,7 +151,7 @@ class _Writer:
         place: Buffer,
         at: tuple[Expr, ...],
         term: Expr,
-        variables: Sequence[Var],
+        variables: Sequence[Expr],
     ) -> list[Stmt]:
         if best is place:
             return [Store(place, at, combine(reduce.kind, place[at], term))]
@@ -162,3 +163,11 @@ class _Writer:
             Store(place, at, select(better, position, place[at])),
             Store(best, at, select(better, term, best[at])),
         ]
+
+
+def _around(places: Sequence[Expr], axes: Sequence[Axis], body: list[Stmt]) -> list[Stmt]:
+    """The loops over all places that are variables."""
+    for place, axis in zip(reversed(places), reversed(axes)):
+        if isinstance(place, Var):
+            body = [loop(place, axis.extent, *body)]
+    return body

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.ir.affine import Affine, affine, combine, free_symbols
-from whet.ir.expr import Expr, Read, Var
+from whet.ir.expr import Expr, Read
 from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store
+from whet.ir.tensor import subexpressions
 from whet.schedule.primitives.tree import blocks_of, reads_in, stores_in, walk
 
 
@@ -61,13 +62,15 @@ def _stores(block: Sequence[Stmt], under: tuple[Expr, ...]) -> Iterator[tuple[St
 
 Place = tuple[Buffer, int]
 """A dimension of a scratch buffer."""
+Unknown = tuple[tuple[Place, int], ...]
+"""Shifts, each with a factor."""
 
 
 @dataclass(frozen=True)
 class _Equation:
     """sum of factor * shift(place) = known"""
 
-    places: tuple[tuple[Place, int], ...]
+    places: Unknown
     known: Affine
 
 
@@ -81,6 +84,9 @@ class _Shifts:
     def __init__(self, own: frozenset[Expr], around: Mapping[Buffer, frozenset[Expr]]) -> None:
         self.own, self.around = own, around
         self.found: dict[Place, Affine] = {}
+        self.beside: dict[Buffer, list[tuple[Affine, Unknown]]] = {b: [] for b in around}
+        """Positions that a buffer's contents depend on and that its own indices do not show,
+        because they are fixed while it lives."""
 
     def equations(self, store: Store, under: Sequence[Expr]) -> Iterator[_Equation | None]:
         """What must hold so that the value depends on the place alone; None: it does not."""
@@ -88,43 +94,53 @@ class _Shifts:
         plain = all(self.is_plain(p) for p in places)
         for index, read in _positions([*under, store.value]):
             form = affine(index)
-            yield (
-                self.equation(store, places, form, read) if plain and self.is_plain(form) else None
-            )
+            own: Unknown = ((read, 1),) if read is not None and read[0] in self.around else ()
+            hidden = self.beside[own[0][0][0]] if own else []
+            for position, shifts in ((form, own), *hidden):
+                linear = plain and self.is_plain(position)
+                yield self.equation(store, places, position, shifts) if linear else None
 
     def is_plain(self, form: Affine) -> bool:
-        """True when loops inside the iteration occur linearly alone."""
-        return all(isinstance(a, Var) or free_symbols(a) <= self.own for a, _ in form.terms)
+        """True when nothing mixes the iteration with loops inside it, but for sums."""
+        symbols = [free_symbols(a) for a, _ in form.terms]
+        return all(s <= self.own or not s & self.own for s in symbols)
 
     def equation(
-        self, store: Store, places: Sequence[Affine], form: Affine, read: Place | None
+        self, store: Store, places: Sequence[Affine], form: Affine, shifts: Unknown
     ) -> _Equation | None:
         """A position that moves with the place written must move with the iteration like it.
 
         y[8 * o + i] = t[i]        shift(t) = 8 * o          (t lies in the loop o)
         t[i] = x[8 * o + i, k]     shift(t) = 8 * o          (k is free: it is not in the place)
         """
-        fixed = self.own
-        unknown: list[tuple[Place, int]] = []
-        if read is not None and read[0] in self.around:
-            fixed |= self.around[read[0]]
-            unknown.append((read, -1))
+        fixed = self.own.union(*(self.around[p[0]] for p, _ in shifts))
+        unknown = [(p, -f) for p, f in shifts]
         stored = store.buffer in self.around
         if stored:
             fixed |= self.around[store.buffer]
         rest = form
         moving: set[Expr] = set()
+        attributed = False
         for dim, place in enumerate(places):
             inner = [(a, c) for a, c in place.terms if not free_symbols(a) & fixed]
-            moving |= {a for a, _ in inner}
-            factors = {divmod(form.coefficient(a), c) for a, c in inner}
+            moving |= {s for a, _ in inner for s in free_symbols(a)}
+            # A place that is the same during the iteration is a position like any other.
+            factors = {divmod(form.coefficient(a), c) for a, c in inner or place.terms[:1]}
             if len(factors) > 1 or any(remainder for _, remainder in factors):
                 return None
             factor = factors.pop()[0] if factors else 0
+            attributed = attributed or factor != 0
             rest = combine([(rest, 1), (place, -factor)])
             if stored and factor:
                 unknown.append(((store.buffer, dim), factor))
         known = tuple((a, c) for a, c in rest.terms if free_symbols(a) & fixed)
+        if any(free_symbols(a) & moving for a, _ in rest.terms if not free_symbols(a) & fixed):
+            return None
+        if stored and not attributed and (known or unknown):
+            hidden = (Affine(known, 0), shifts)
+            if hidden not in self.beside[store.buffer]:
+                self.beside[store.buffer].append(hidden)
+            return _Equation((), Affine((), 0))
         return _Equation(tuple(unknown), Affine(known, 0))
 
     def solve(self, equations: Sequence[_Equation]) -> bool:
@@ -154,10 +170,14 @@ def _positions(values: Sequence[Expr]) -> Iterator[tuple[Expr, Place | None]]:
     while stack:
         e = stack.pop()
         if isinstance(e, Read):
+            assert isinstance(e.tensor, Buffer)
             for dim, index in enumerate(e.indices):
-                assert isinstance(e.tensor, Buffer)
-                yield index, (e.tensor, dim)
-                stack += [x for x in index.children() if isinstance(x, Read)]
+                if any(isinstance(x, Read) for x in subexpressions(index)):
+                    stack.append(index)
+                else:
+                    yield index, (e.tensor, dim)
+        elif any(isinstance(x, Read) for x in e.children()):
+            stack.extend(e.children())
         elif e.dtype.kind in ("int", "uint") and free_symbols(e):
             yield e, None
         else:

@@ -186,7 +186,7 @@ def _stage(
     axes = sorted(str(s.var) for s in loops if s.var in index or static_extent(s) > 1)
     bodies = [s.body for s in loops]
     plain = len(loops) == len(around) and all(len(b) == 1 for b in bodies[:-1])
-    alone = plain and bool(loops) and bodies[-1] == (start, nest)
+    alone = plain and (not loops or bodies[-1] == (start, nest))
     check(alone and axes == moving, "WH2106",
           f"the loops around the reduction over '{old.var}' are not the axes of "
           f"'{buffer.name}' alone", kind=ScheduleError)  # fmt: skip
@@ -213,7 +213,9 @@ def _stage(
         final = (Loop(fresh[s.var], s.extent, final),)
     first = (nest_loop(old.var, extent, *first),)
     made = with_fields(program, workspace=(*program.workspace, part))
-    return replace(made, loops[0], (*first, *final))
+    if loops:
+        return replace(made, loops[0], (*first, *final))
+    return tidy(with_fields(made, body=_replace_pair(made.body, start, nest, (*first, *final))))
 
 
 def _own(update: Update) -> Read:

@@ -1,0 +1,98 @@
+"""The structures of a task: steps with holes, and what the holes may be."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from whet.core.types import Array
+from whet.schedule.derive.finish import finish
+from whet.schedule.derive.generate import sketches
+from whet.schedule.derive.sizes import value
+from whet.schedule.derive.state import State
+from whet.schedule.derive.trees import Band, Local, chain_from, leaves, walk
+from whet.schedule.trace import Step
+from whet.tasks.task import Task
+
+MOST_SPREAD = 4
+"""Loops that may be fused into the one that is shared out to the threads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A sketch with everything but its integers."""
+
+    sketch: State
+    state: State
+    """The sketch with lanes, registers and unrolled loops."""
+
+    @cached_property
+    def number(self) -> int:
+        """What records call it: a digest of its steps, which no other rule's addition changes."""
+        steps = "\n".join(str(m.step) for m in self.state.moves)
+        return zlib.crc32(steps.encode()) & 0x7FFFFFFF
+
+    @cached_property
+    def spreads(self) -> dict[str, tuple[str, ...]]:
+        """Holes that say how many outer loops go to the threads, with the loops."""
+        found: dict[str, tuple[str, ...]] = {}
+        for root in self.state.trees:
+            if isinstance(root, Band):
+                outer: list[str] = []
+                for band in chain_from(root):
+                    if band.reduces or band.kind != "serial":
+                        break
+                    outer.append(band.name)
+                if outer:
+                    found[f"{root.name}.parallel"] = tuple(outer[:MOST_SPREAD])
+        return found
+
+    @cached_property
+    def holes(self) -> tuple[str, ...]:
+        """The names of all holes, in the order in which they are chosen."""
+        sizes = [h for c in self.state.chains for h in c.holes]
+        return (*sizes, *(h for h, _ in self.state.unrolls), *self.spreads)
+
+    def steps(self, holes: Mapping[str, int]) -> tuple[Step, ...]:
+        """The steps of one candidate."""
+        columns: dict[str, Array] = {h: np.asarray(v) for h, v in holes.items()}
+        found = [
+            m.step for m in self.state.moves if m.needs is None or int(value(m.needs, columns)) > 1
+        ]
+        for hole, loop in self.state.unrolls:
+            if holes[hole]:
+                found.append(Step("unroll", loop=loop))
+        for hole, loops in self.spreads.items():
+            if holes[hole]:
+                found.append(Step("spread", loops=loops[: holes[hole]]))
+        return tuple(found)
+
+    @cached_property
+    def scratch(self) -> tuple[str, ...]:
+        """The scratch buffers in memory."""
+        locals_ = [t.buffer for t in walk(self.state.trees) if isinstance(t, Local)]
+        return tuple(b for b in locals_ if self.state.rooms[b].scope == "memory")
+
+    @cached_property
+    def in_place(self) -> frozenset[str]:
+        """Parallel holes of nests whose tiles must not overlap."""
+        found = set()
+        for root in self.state.trees:
+            if isinstance(root, Band):
+                written = {x.written.buffer for x in leaves((root,))}
+                if written & self.state.in_place:
+                    found.add(f"{root.name}.parallel")
+        return frozenset(found)
+
+
+def structures(task: Task, cores: int) -> tuple[Structure, ...]:
+    """All structures of a task for that many cores."""
+    found: dict[int, Structure] = {}
+    for sketch in sketches(task, cores):
+        made = Structure(sketch, finish(sketch))
+        found.setdefault(made.number, made)
+    return tuple(found.values())
