@@ -16,22 +16,33 @@ from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.sketch import SKETCHES, drafts_default
 from whet.tasks.task import Task
 
 TOLERANCE = 2e-5
 
 
 class RandomSchedule:
-    """A schedule that draws; it counts what it has drawn, by sketch."""
+    """A schedule that draws; it counts what it has drawn, by sketch.
 
-    def __init__(self, rng: np.random.Generator, threads: int, target: Target = TARGET) -> None:
+    From the sketches that draft defaults, or with `every` from all.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        threads: int,
+        target: Target = TARGET,
+        *,
+        every: bool = False,
+    ) -> None:
         self.rng, self.threads, self.target = rng, threads, target
+        self.sketches = [s for s in SKETCHES.values() if every or drafts_default(s)]
         self.drawn: dict[str, int] = {}
         self.shown: list[str] = []
 
     def __call__(self, task: Task, name: str) -> Kernel:
-        fitting = [(s, form) for s in SKETCHES.values() for form in [s.fits(task)] if form]
+        fitting = [(s, form) for s in self.sketches for form in [s.fits(task)] if form]
         for n in self.rng.permutation(len(fitting)):
             sketch, form = fitting[n]
             population = sketch.space(form, self.target, self.threads)
@@ -46,12 +57,12 @@ class RandomSchedule:
         raise NoCodeError("WH1303", "no sketch fits")
 
 
-def check_random(seed: int, length: int = 4) -> RandomSchedule:
+def check_random(seed: int, length: int = 4, *, every: bool = False) -> RandomSchedule:
     """A random graph under a random schedule gives what the interpreter gives."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, length)
     arrays = tuple(rng.uniform(-1, 1, v.tensor_type.shape).astype(np.float32) for v in graph.inputs)
-    schedule = RandomSchedule(rng, threads=int(rng.integers(1, 3)))
+    schedule = RandomSchedule(rng, threads=int(rng.integers(1, 3)), every=every)
     executable = build(graph, TARGET, schedule.threads, NO_CACHE, schedule=schedule)
     found = list(guarded_results(executable, graph, arrays))
     check_results(found, graph, arrays, f"seed {seed}: {schedule.shown}\n{graph}")

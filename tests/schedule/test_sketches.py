@@ -22,7 +22,15 @@ from whet.core.types import Array
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice, default_kernel
 from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import SKETCHES, Population, add_sketch, choices, find_sketch, sketch
+from whet.schedule.sketch import (
+    SKETCHES,
+    Population,
+    add_sketch,
+    choices,
+    drafts_default,
+    find_sketch,
+    sketch,
+)
 from whet.schedule.trace import Step, Trace, replay_kernel
 from whet.tasks.task import Task
 
@@ -35,7 +43,7 @@ TARGETS = list(PRESETS.values())
 def test_candidates_have_prices(name: str, threads: int) -> None:
     task = TASKS[name](9, 20, 11)
     for target in TARGETS:
-        for made in SKETCHES.values():
+        for made in filter(drafts_default, SKETCHES.values()):
             form = made.fits(task)
             if form is None:
                 continue
@@ -52,7 +60,7 @@ def test_candidates_have_prices(name: str, threads: int) -> None:
 def test_candidates_mean_the_task(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     task = TASKS[name](*map(int, rng.integers(3, 20, 3)))
-    for made in SKETCHES.values():
+    for made in filter(drafts_default, SKETCHES.values()):
         form = made.fits(task)
         if form is None:
             continue

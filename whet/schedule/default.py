@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from whet.core.errors import NoCodeError, fail
 from whet.core.target import Target
-from whet.ir.tensor import describe
+from whet.ir.tensor import Compute, describe, stages
 from whet.ops.base import Numeric
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import Choice, choices
+from whet.schedule.sketch import Choice, choices, last_choices
 from whet.tasks.task import Task
 
 
@@ -20,6 +20,9 @@ def default_choice(task: Task, target: Target, threads: int, numerics: Numeric =
     Sums in another order are always allowed; `exact` forbids what is equal only over the reals.
     """
     found = list(choices(task, target, threads, numerics))
+    if not found and sum(isinstance(t, Compute) for t in stages(task.outputs)) == 1:
+        # Several stages can be given a kernel each; a single one has to be taken as it is.
+        found = list(last_choices(task, target, threads, numerics))
     if not found:
         fail("WH1303", f"no sketch fits {describe(*task.outputs)}", kind=NoCodeError)
     return min(found, key=lambda choice: choice.nanoseconds)

@@ -32,6 +32,7 @@ from whet.schedule import (
     winograd_model,
     winograd_nest,
 )
+from whet.schedule.derive.sketch import Derived
 from whet.schedule.kernel import Kernel
 from whet.schedule.nests import Statement
 from whet.schedule.sketch import Population, add_sketch
@@ -171,3 +172,4 @@ ATTENTION = add_sketch(
         attention_nest.attention_nests,
     )
 )
+DERIVED = add_sketch(Derived())

@@ -11,7 +11,7 @@ knows an operator's name: a sketch looks at tensor expressions only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -102,9 +102,31 @@ class Choice:
         return self.sketch.lower(self.form, self.holes, name)
 
 
+def drafts_default(made: Sketch[Any]) -> bool:
+    """Whether the default schedule may be this sketch's; a sketch without the property drafts.
+
+    One that does not is offered to the search, where trials judge its candidates, and is the
+    default only of what no other sketch fits.
+    """
+    return bool(getattr(made, "drafts_default", True))
+
+
 def choices(task: Task, target: Target, threads: int, numerics: Numeric) -> Iterator[Choice]:
-    """The best candidate of every sketch that fits the task and is allowed."""
-    for made in SKETCHES.values():
+    """The best candidate of every sketch that drafts defaults, fits the task and is allowed."""
+    yield from _choices([s for s in SKETCHES.values() if drafts_default(s)], task, target, threads,
+                        numerics)  # fmt: skip
+
+
+def last_choices(task: Task, target: Target, threads: int, numerics: Numeric) -> Iterator[Choice]:
+    """The same of the sketches that do not."""
+    yield from _choices([s for s in SKETCHES.values() if not drafts_default(s)], task, target,
+                        threads, numerics)  # fmt: skip
+
+
+def _choices(
+    made_of: Sequence[Sketch[Any]], task: Task, target: Target, threads: int, numerics: Numeric
+) -> Iterator[Choice]:
+    for made in made_of:
         if made.numeric == "real" and numerics == "exact":
             continue
         form = made.fits(task)

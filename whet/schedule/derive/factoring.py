@@ -22,7 +22,7 @@ from whet.schedule.derive.trees import (
     renamed,
 )
 from whet.schedule.primitives.reductions import Variant
-from whet.schedule.trace import Step
+from whet.schedule.steps import Step
 
 
 def rfactor(state: State, loop: str, variant: Variant) -> State:

@@ -24,7 +24,7 @@ from whet.schedule.derive.factoring import rfactor
 from whet.schedule.derive.state import Chain, State, UnderivableError
 from whet.schedule.derive.tiling import box_level, fused_tiles, own_tiles
 from whet.schedule.derive.trees import Band, Leaf, chain_from, leaves
-from whet.schedule.trace import Hole
+from whet.schedule.steps import Hole
 
 Successors = Callable[[State], Iterable[State]]
 
@@ -160,9 +160,12 @@ def compute_location(state: State) -> Iterator[State]:
         return
     for loop in _locations(state, node):
         try:
-            yield state.compute_at(node.name, loop).past()
+            made = state.compute_at(node.name, loop)
         except UnderivableError:
             continue
+        # Windows of overlapping tiles are not shown to agree, so such tiles stay on one thread.
+        readers = {r.name for r in state.dag.readers[node.name]} & state.tiled
+        yield replace(made, in_place=made.in_place | readers).past()
 
 
 def _locations(state: State, node: Node) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whet.core.types import Array
-from whet.schedule.trace import Hole
+from whet.schedule.steps import Hole
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,16 @@ class Plus:
     right: Size
 
 
-Size = int | Hole | Times | Ceil | Plus
+@dataclass(frozen=True)
+class Stride:
+    """How far the first tile of a loop is from the second, which is moved back where it is the
+    last and would end behind the edge."""
+
+    total: Size
+    by: Size
+
+
+Size = int | Hole | Times | Ceil | Plus | Stride
 
 
 def times(left: Size, right: Size) -> Size:
@@ -93,4 +102,7 @@ def value(size: Size, columns: Mapping[str, Array]) -> Array:
         case Ceil(total=total, by=by):
             divisor: Array = np.maximum(value(by, columns), 1)
             return -(-value(total, columns) // divisor)
+        case Stride(total=total, by=by):
+            whole, step = value(total, columns), value(by, columns)
+            return np.where(whole > step, np.minimum(step, whole - step), step)
     raise AssertionError(type(size))

@@ -16,17 +16,19 @@ from whet.core.errors import ScheduleError, check
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ops.base import Numeric
+from whet.schedule.derive.costs import structure_costs
+from whet.schedule.derive.describe import described
 from whet.schedule.derive.population import draw, legal_rows
 from whet.schedule.derive.structure import Structure, structures
 from whet.schedule.kernel import Kernel
 from whet.schedule.nests import Statement
-from whet.schedule.sketch import Population, sketch
-from whet.schedule.trace import Trace, replay_kernel
+from whet.schedule.sketch import Population
+from whet.schedule.steps import Trace, replay_steps
 from whet.tasks.task import Task
 
-ROWS = 8192
+ROWS = 4096
 """Candidates that a space offers; `legal` judges all others."""
-TRIES = 4
+TRIES = 2
 """How many rows are drawn for every one that is wanted."""
 MOST_CORES = 1024
 
@@ -63,13 +65,14 @@ class Derivation:
         return ("structure", *dict.fromkeys(names))
 
 
-@sketch
 class Derived:
     """Programs that rules derive from the task, beside the hand-made families."""
 
     name = "derived"
     numeric: Numeric = "exact"
     drafts_default = False
+    structure = ("structure",)
+    """The hole that chooses between structures of the program."""
 
     def fits(self, task: Task) -> Derivation | None:
         return Derivation(task) if task.outputs and _has_elements(task) else None
@@ -113,17 +116,22 @@ class Derived:
     ) -> Array:
         costs: Array = np.full(len(population["structure"]), np.inf)
         for made, rows, columns in self._parts(form, threads, population):
-            costs[rows] = 1.0
+            costs[rows] = structure_costs(made, target, threads, columns)
         return costs
 
     def nests(
         self, form: Derivation, target: Target, threads: int, population: Population
     ) -> tuple[Statement, ...]:
-        return ()
+        """The statements of every structure, each with the rows that have it."""
+        return tuple(
+            statement
+            for made, rows, columns in self._parts(form, threads, population)
+            for _, statement in described(made, columns, rows)
+        )
 
     def lower(self, form: Derivation, holes: Mapping[str, int], name: str) -> Kernel:
         made = form.structure(holes["structure"])
-        return replay_kernel(Trace(made.steps(holes), holes), form.task, name)
+        return replay_steps(Trace(made.steps(holes), holes), form.task, name)
 
     def _parts(
         self, form: Derivation, threads: int, population: Population

@@ -17,7 +17,7 @@ from whet.ir.expr import Expr, Read
 from whet.ir.program import LoopKind, Scope, Store
 from whet.schedule.access import map_expr
 from whet.schedule.derive.dag import Dag, Node
-from whet.schedule.derive.sizes import Size, ceil, plus, times
+from whet.schedule.derive.sizes import Size, Stride, ceil, plus, times
 from whet.schedule.derive.trees import (
     Band,
     Index,
@@ -36,7 +36,7 @@ from whet.schedule.derive.trees import (
     touched,
     walk,
 )
-from whet.schedule.trace import Hole, Step
+from whet.schedule.steps import Hole, Step
 
 
 class UnderivableError(Exception):
@@ -81,7 +81,7 @@ class State:
     """Nodes whose reduction keeps partial results side by side."""
     tiled: frozenset[str] = frozenset()
     in_place: frozenset[str] = frozenset()
-    """Nodes that accumulate where others may read: their tiles must not overlap on threads."""
+    """Nodes whose tiles must not overlap on several threads."""
     unrolls: tuple[tuple[str, str], ...] = ()
     """Holes that say whether a reduced loop is unrolled, with the loop."""
     rules: tuple[str, ...] = ()
@@ -162,6 +162,8 @@ class State:
                 key = f"{name}.{n}"
                 title = (titles or {}).get(key, old.title if not chain else fresh[key])
                 parts[key] = Band(fresh[key], count, old.reduces, (), title)
+            if chain and not old.reduces:
+                steps[0] = Stride(old.extent, steps[0])
             terms = tuple((fresh[f"{name}.{n}"], s) for n, s in enumerate(steps if chain else [1]))
             values[name] = Index(terms)
 

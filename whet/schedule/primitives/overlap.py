@@ -32,7 +32,9 @@ def writes_agree(loops: Sequence[Loop]) -> bool:
     own = frozenset(x.var for x in loops)
     if any(own & free_symbols(s.extent) for s in walk(body) if isinstance(s, Loop)):
         return False
-    made = _Shifts(own, around)
+    # Loops that are in no place only repeat what is done: iterations agree step by step.
+    placed = {v for s in stores_in(body) for i in s.indices for v in free_symbols(i)}
+    made = _Shifts(own, {b: inside & placed for b, inside in around.items()})
     equations = [e for store, under in _stores(body, ()) for e in made.equations(store, under)]
     found = [e for e in equations if e is not None]
     return len(found) == len(equations) and made.solve(found)

@@ -1,0 +1,129 @@
+"""The analytic model of derived programs, for a whole population of a structure at once.
+
+A statement is bound by its operations, its loads, or the chain of its sums, whichever is slowest;
+loops add their branches, and every cache the bytes that come through it: what the loops touch
+that fit, times how often the loops around them run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.schedule.derive.describe import described
+from whet.schedule.derive.structure import Structure
+from whet.schedule.nests import MARKS, Access, Statement
+from whet.schedule.rates import Rates, rates_of
+from whet.schedule.work import shared_out
+
+BRANCH = 1.5
+"""Cycles of a step of a loop that is not unrolled."""
+SHOWN = 0.35
+"""The part of the time that bytes take to arrive which does not pass during computation."""
+SLOTS = {"div": 8.0, "math": 18.0}
+"""Operations that one of a kind takes, where it is not one."""
+
+
+def structure_costs(
+    structure: Structure, target: Target, threads: int, columns: Mapping[str, Array]
+) -> Array:
+    """Estimated nanoseconds of every row."""
+    count = len(next(iter(columns.values())))
+    rates = rates_of(target)
+    rooms = structure.state.rooms
+    held = {n for n, r in rooms.items() if r.scope == "register"}
+    cycles: dict[int, Array] = {}
+    steps: dict[int, Array] = {}
+    for root, statement in described(structure, columns, np.arange(count)):
+        own = _cycles(statement, held, rates, target)
+        cycles[root] = cycles.get(root, np.zeros(count)) + own
+        shared = np.where(statement.marks == MARKS["parallel"], statement.loops, 1).prod(axis=1)
+        steps[root] = np.maximum(steps.get(root, np.ones(count)), shared)
+    total: Array = np.zeros(count)
+    for root, own in cycles.items():
+        alone = own / rates.clock
+        shared = shared_out(own, steps[root], threads, target)
+        total += np.where(steps[root] > 1, shared, alone)
+    return total
+
+
+def _cycles(s: Statement, held: set[str], rates: Rates, target: Target) -> Array:
+    loops = s.loops.astype(np.float64)
+    is_vector, is_unrolled = s.marks == MARKS["vector"], s.marks == MARKS["unroll"]
+    lanes = np.where(is_vector, loops, 1.0).prod(axis=1)
+    times = loops.prod(axis=1) / lanes
+    bits = 8 * s.accesses[-1].element_bytes
+    slots = sum(n * SLOTS.get(kind.partition("_")[2], 1.0) for kind, n in s.operations.items())
+    issue = slots * rates.passes(lanes, bits) / rates.operations
+    loads: Array = np.zeros(len(times))
+    for access in s.accesses:
+        if access.buffer not in held:
+            loads += _loads(access, loops, is_vector, is_unrolled, lanes, rates, bits)
+    sums = np.where(is_unrolled & ~np.array(s.reduces), loops, 1.0).prod(axis=1)
+    adds = any(a.buffer == s.name and not a.is_write for a in s.accesses[:-1])
+    delay = rates.latency + (0.0 if s.name in held else 4.0)
+    chain = delay / sums if adds else 0.0
+    work = times * np.maximum(np.maximum(issue, loads / rates.loads), chain)
+    counted = np.where(is_unrolled | is_vector, 1.0, loops)
+    branches = BRANCH * np.cumprod(counted, axis=1).sum(axis=1) if s.depth else 0.0
+    moved = _traffic(s, loops, held, rates, target) if s.depth else 0.0
+    total: Array = work + branches + SHOWN * moved + 1.0
+    return total
+
+
+def _loads(
+    access: Access,
+    loops: Array,
+    is_vector: Array,
+    is_unrolled: Array,
+    lanes: Array,
+    rates: Rates,
+    bits: int,
+) -> Array:
+    """Loads, or stores, per execution: a value serves all unrolled copies that do not move it."""
+    strides = access.strides
+    step = np.where(is_vector, strides, 0).sum(axis=1)
+    one = np.where(step == 1, rates.load_passes(lanes, bits), np.where(step == 0, 1.0, lanes))
+    shared = np.where(is_unrolled & (strides == 0), loops, 1.0).prod(axis=1)
+    needed: Array = one / shared
+    return needed
+
+
+def _traffic(s: Statement, loops: Array, held: set[str], rates: Rates, target: Target) -> Array:
+    """Cycles that bytes take on their way through the caches."""
+    touched = [_footprints(a, loops, target) for a in s.accesses if a.buffer not in held]
+    if not touched:
+        return np.zeros(len(loops))
+    whole = np.sum(touched, axis=0)
+    # outside[:, d]: how often the loops from d inwards run as a whole.
+    outside = np.cumprod(np.concatenate([np.ones((len(loops), 1)), loops], axis=1), axis=1)
+    levels = ((target.l1d_bytes, rates.l2_bytes), (target.l2_bytes, rates.l3_bytes),
+              (target.l3_bytes or target.l2_bytes, rates.copied_bytes))  # fmt: skip
+    total: Array = np.zeros(len(loops))
+    rows = np.arange(len(loops))
+    for size, speed in levels:
+        fits = whole <= 0.6 * size
+        depth = np.where(fits.any(axis=1), fits.argmax(axis=1), loops.shape[1])
+        for bytes_at in touched:
+            total += outside[rows, depth] * bytes_at[rows, depth] / speed
+    return total
+
+
+def _footprints(access: Access, loops: Array, target: Target) -> Array:
+    """[n, depth + 1]: bytes, in whole lines, that the loops from each one inwards touch."""
+    reach = np.abs(access.indices) * (loops[:, :, None] - 1)
+    inner = np.flip(np.cumsum(np.flip(reach, axis=1), axis=1), axis=1)
+    none = np.zeros((len(loops), 1, reach.shape[2]))
+    extents = 1.0 + np.concatenate([inner, none], axis=1)
+    line = target.line_bytes / access.element_bytes
+    near = (access.steps == 1)[:, None, :]
+    lines = np.where(near, np.ceil(extents / line), extents)
+    found = lines.prod(axis=2) * target.line_bytes
+    alone = ~(access.steps == 1).any(axis=1)
+    found[alone] = np.maximum(found[alone], target.line_bytes)
+    limit = np.maximum(access.buffer_bytes, target.line_bytes)[:, None]
+    result: Array = np.minimum(found, limit)
+    return result
