@@ -18,8 +18,9 @@ from tests.schedule.small_tasks import (
 from whet.core.dtypes import f32
 from whet.core.errors import ScheduleError, WhetError
 from whet.core.target import PRESETS, detect
-from whet.ir.expr import call, select
+from whet.ir.expr import call, const, select
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.derive.generate import sketches
 from whet.schedule.derive.rules import RULES, Rule, derivation_rule
 from whet.schedule.derive.sketch import Derived
@@ -45,8 +46,8 @@ def relu_pad_matmul() -> Task:
         placeholder((512, 4), f32, "D"),
         reduce_axis(512, "k"),
     )
-    b = compute((8, 400), lambda i, l: call("max", a[i, l], 0.0), "B")
-    c = compute((8, 512), lambda i, k: select(k < 400, b[i, k], 0.0), "C")
+    b = compute((8, 400), lambda i, j: call("max", a[i, j], 0.0), "B")
+    c = compute((8, 512), lambda i, k: select(k < 400, b[i, k], const(0, f32)), "C")
     return make_task(compute((8, 4), lambda i, j: sum_(c[i, k] * d[k, j], k), "E"))
 
 
@@ -85,7 +86,7 @@ def test_long_reductions_are_factored_both_ways() -> None:
 def test_matrices_of_constants_become_code() -> None:
     """A transform of Winograd: its matrix is a tensor that reads nothing."""
     x, r = placeholder((4, 32), f32, "x"), reduce_axis(4, "r")
-    matrix = compute((4, 4), lambda i, j: select(i < j, 1.0, 0.0), "matrix")
+    matrix = compute((4, 4), lambda i, j: select(i < j, const(1, f32), const(0, f32)), "matrix")
     task = make_task(compute((4, 32), lambda i, j: sum_(matrix[i, r] * x[r, j], r), "y"))
     (made,) = structures(task, 2)
     assert made.sketch.rules == ("simplify constant tensor", "always inline")

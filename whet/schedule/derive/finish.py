@@ -37,9 +37,9 @@ def _around(state: State, leaf: Leaf) -> tuple[Tree, ...]:
 
 
 def _innermost(state: State, leaf: Leaf) -> str:
-    """The name of the loop right around a statement; none for one that has no loops."""
+    """The name of the loop right around a statement, or what a statement without loops writes."""
     loops = [t for t in _around(state, leaf) if isinstance(t, Band)]
-    return loops[-1].name if loops else ""
+    return loops[-1].name if loops else f"{leaf.role} {leaf.written.buffer}"
 
 
 def _perfect(around: Sequence[Tree]) -> list[Band]:
@@ -54,6 +54,8 @@ def _perfect(around: Sequence[Tree]) -> list[Band]:
 
 def _finished(state: State, leaf: Leaf) -> State:
     chain = _perfect(_around(state, leaf))
+    if not _around(state, leaf) and leaf.role == "start":
+        return _scalar(state, leaf)
     if not chain or any(b.kind != "serial" for b in chain):
         return state
     inner = chain[-1].body
@@ -175,6 +177,14 @@ def _reduction(state: State, chain: Sequence[Band]) -> State:
     for pair in (tile, again):
         state = state.mark(pair[0], "unroll").mark(pair[1], "vector")
     return state.cache_write(update.written.buffer, outer, "register")
+
+
+def _scalar(state: State, start: Leaf) -> State:
+    """A reduction to one number, which has no loops around it."""
+    place = next(n for n, t in enumerate(state.trees) if t is start)
+    reduced = list(bands(state.trees[place + 1 : place + 2]).values())
+    is_factored = start.written.buffer in state.factored
+    return _factored(state, reduced[-1]) if is_factored and reduced else state
 
 
 def _factored(state: State, loop: Band) -> State:

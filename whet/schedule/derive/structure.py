@@ -90,9 +90,10 @@ class Structure:
 
 
 def structures(task: Task, cores: int) -> tuple[Structure, ...]:
-    """All structures of a task for that many cores."""
+    """All structures of a task for that many cores that leave something to choose."""
     found: dict[int, Structure] = {}
     for sketch in sketches(task, cores):
         made = Structure(sketch, finish(sketch))
-        found.setdefault(made.number, made)
+        if made.holes:
+            found.setdefault(made.number, made)
     return tuple(found.values())
