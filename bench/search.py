@@ -57,6 +57,7 @@ BRED = "evolution, nothing listed"
 """Evolution that breeds even where it could score all candidates: 2048 rows, 4 generations."""
 ROUND = 8
 """Trials between two proposals, as the tuner makes them."""
+ABLATION_SEEDS = 3
 LAST_LAYER = ConvLayer(7, 512, 512, 3)
 """The last convolution of ResNet-50, on which Ansor's ablation runs (figure 7)."""
 TEMPLATES = frozenset({"spatial", "rows", "transposed"})
@@ -214,13 +215,10 @@ def contestants(trials: int) -> dict[str, Callable[[], Policy]]:
     """Who is compared: the default, what it is made of, and chance."""
     return {
         "default": POLICIES["default"],
-        "draft, then Droplet": lambda: ExploreThenDroplet(Draft()),
-        "evolution, then Droplet": lambda: ExploreThenDroplet(Evolution()),
-        "verify, then Droplet": lambda: ExploreThenDroplet(POLICIES["verify"](), explored=32),
-        "verify": POLICIES["verify"],
-        "evolution, learned model": POLICIES["evolution"],
+        "default, no Droplet": Draft,
+        "learned": POLICIES["learned"],
+        "learned, no Droplet": POLICIES["evolution"],
         "evolution, analytic model": Evolution,
-        "draft": Draft,
         "random": lambda: Pool(trials + trials // 4),
     }
 
@@ -337,7 +335,7 @@ def shown_trials(trials: float, most: int) -> str:
 class Variant:
     """The search with something taken away."""
 
-    policy: Callable[[], Policy] = POLICIES["default"]
+    policy: Callable[[], Policy] = POLICIES["learned"]
     limited: bool = False
     scheduled: bool = True
 
@@ -345,13 +343,13 @@ class Variant:
 def variants(trials: int) -> dict[str, Variant]:
     return {
         "full": Variant(),
-        "no Droplet": Variant(POLICIES["verify"]),
-        "no learned model": Variant(lambda: ExploreThenDroplet(Draft())),
+        "random": Variant(lambda: Pool(trials + trials // 4)),
+        "limited space": Variant(limited=True),
+        "no Droplet": Variant(POLICIES["evolution"]),
+        "no learned model": Variant(lambda: ExploreThenDroplet(Evolution())),
         "no fine-tuning": Variant(Draft),
         "no scheduler": Variant(scheduled=False),
         "beam": Variant(POLICIES["beam"]),
-        "limited space": Variant(limited=True),
-        "random": Variant(lambda: Pool(trials + trials // 4)),
     }
 
 
@@ -371,7 +369,7 @@ def ablation(
             if variant.scheduled:
                 curves[name] = [
                     race(one, variant.policy(), given.trials, seed, replay, where)
-                    for seed in range(given.seeds)
+                    for seed in range(min(given.seeds, ABLATION_SEEDS))
                 ]
             networks[name] = network_seconds(tasks, variant, trials, replay, where)
             say(f"{name}: {replay.live} live trials")

@@ -15,12 +15,14 @@ from whet.tune.policies import POLICIES as ALL, Policy
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit
 from whet.tune.policies.beam import Beam
+from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.policies.evolution import Evolution
 from whet.tune.policies.verify import DraftThenVerify
 from whet.tune.space import Offer, Row, Space, Table
 from whet.tune.timing import Timing
 
 PLAIN: dict[str, Callable[[], Policy]] = {
+    "learned": lambda: ExploreThenDroplet(Evolution()),
     "evolution": Evolution,
     "verify": DraftThenVerify,
     "bandit": SketchBandit,

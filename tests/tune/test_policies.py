@@ -89,12 +89,15 @@ def test_chance_gives_every_sketch_its_share() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_descent_finds_the_bottom(seed: int) -> None:
-    known = search(ExploreThenDroplet(explored=16), bowl_space(), TRUE, 120, seed)
+    known = search(ExploreThenDroplet(Draft(), explored=16), bowl_space(), TRUE, 120, seed)
     assert best(known) == pytest.approx(1e-4)
 
 
 def test_descent_beats_chance() -> None:
-    descent = [best(search(ExploreThenDroplet(), bowl_space(), TRUE, 64, s)) for s in range(7)]
+    descent = [
+        best(search(ExploreThenDroplet(Draft(), explored=24), bowl_space(), TRUE, 64, s))
+        for s in range(7)
+    ]
     chance = [best(search(RandomSearch(), bowl_space(), TRUE, 64, s)) for s in range(7)]
     assert np.median(descent) < np.median(chance)
 

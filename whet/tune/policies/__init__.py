@@ -18,7 +18,8 @@ from whet.tune.policies.protocol import Known, Policy
 from whet.tune.policies.verify import DraftThenVerify
 
 POLICIES: dict[str, Callable[[], Policy]] = {
-    "default": ExploreThenDroplet,
+    "default": lambda: ExploreThenDroplet(Draft(), explored=24),
+    "learned": lambda: ExploreThenDroplet(Evolution(CorrectionLearner())),
     "draft": Draft,
     "evolution": lambda: Evolution(CorrectionLearner()),
     "verify": lambda: DraftThenVerify(CorrectionLearner()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.tune.policies.draft import Draft
 from whet.tune.policies.droplet import Droplet
 from whet.tune.policies.protocol import Known, Policy
 from whet.tune.space import Row, Space
@@ -17,11 +16,8 @@ class ExploreThenDroplet:
     coordinate descent, find what many more trials of the exploring policy do.
     """
 
-    def __init__(
-        self, explore: Policy | None = None, explored: int = 24, starts: int = 3
-    ) -> None:  # fmt: skip
-        self.explore: Policy = explore or Draft()
-        self.explored, self.droplet = explored, Droplet(starts)
+    def __init__(self, explore: Policy, explored: int = 32, starts: int = 3) -> None:
+        self.explore, self.explored, self.droplet = explore, explored, Droplet(starts)
 
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
