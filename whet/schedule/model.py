@@ -30,6 +30,8 @@ MOST_TILES_THAT_ASK = 64
 """Weights come from far away, and while several tiles use a panel the next one can arrive.  With
 more tiles than this the wait for a panel is too small a part to be worth the hints."""
 
+PAGE_BYTES = 4096
+
 LONGEST_SUM = 128
 """Terms of a running sum, at most: a question of precision, not of speed.
 
@@ -92,25 +94,42 @@ def contraction_costs(
     work = work * _conflict_factor(c, mr, target)
     work = work * np.where(vector_bits < target.vector_bits, NARROW, 1.0)
     if not c.b_is_constant:
-        work = work + _copy_cycles(c, blocks, holes["pack_b"])
-        # Read in place, every step of the loop touches another line and soon another page.
-        work = np.where((holes["pack_b"] == IN_PLACE) & (tiles > 1), work * 1.1, work)
+        lines = np.ceil(width * c.b.dtype.itemsize / 64)
+        work = work + c.batch * _arrival_cycles(c, panels, lines, tiles, blocks, holes["pack_b"])
     steps = c.batch * blocks * chunks
     share = np.ceil(steps / threads) / (steps / threads)
     ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
     return ns + steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
 
 
-def _copy_cycles(c: Contraction, blocks: Array, pack_b: Array) -> Array:
-    """What it takes to bring b into panels.
+def _arrival_cycles(
+    c: Contraction, panels: Array, lines: Array, tiles: Array, blocks: Array, pack_b: Array
+) -> Array:
+    """What it takes to read b, or to bring it into panels.
 
-    Copied ahead, b goes out to where it came from and back again.  Copied beside, it does so
-    once per block of rows, and what is contiguous is copied while it is multiplied.
+    Where b is contiguous, a step of the loop reads a few lines of one row, mostly in another page
+    than the step before.  Copied ahead, b goes out to where it came from and back again; copied
+    beside, it arrives once per block of rows; read in place, once per tile, though the next times
+    from nearby.
     """
-    beside = blocks * (0.3 if c.b_is_contiguous else 0.45)
-    per_element = np.where(pack_b == AHEAD, 1.0, np.where(pack_b == BESIDE, beside, 0.0))
-    result: Array = c.batch * c.depth * c.columns * per_element
+    elements = c.depth * c.columns
+    if c.b_is_contiguous:
+        far = 1.0 if _reduced_step(c) * c.b.dtype.itemsize >= PAGE_BYTES else 0.3
+        visits = far * panels * c.depth
+        arrival = visits * (12 + 5 * lines)
+    else:
+        visits, arrival = 0.0 * panels, 0.45 * elements * np.ones(len(panels))
+    in_place = arrival / 2 + np.where(tiles > 1, 2.5 * tiles * visits, 0.0)
+    copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + 0.6 * elements)
+    result: Array = np.where(pack_b == IN_PLACE, in_place, copied)
     return result
+
+
+def _reduced_step(c: Contraction) -> int:
+    """Elements between what neighbouring steps of the loop read of b."""
+    reads = [e for e in subexpressions(c.b) if isinstance(e, Read) and len(e.indices) == 1]
+    form = affine(reads[0].indices[0])
+    return min(abs(form.coefficient(k)) for k in c.reduce.axes)
 
 
 def _conflict_factor(c: Contraction, mr: Array, target: Target) -> Array:
