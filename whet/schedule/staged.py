@@ -35,6 +35,8 @@ FEW = 8
 """Vectors of a row that are copied without a loop."""
 TOP = Var("top")
 """The first row of the block."""
+BASE = Var("base")
+"""Where the copy of the block begins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +83,18 @@ class Staged:
 
 @dataclass(frozen=True)
 class StagedTiling:
-    """The holes: rows and vectors per tile, lanes, rows per block, blocks per parallel step."""
+    """The holes: rows and vectors per tile, lanes, rows per block, blocks per parallel step.
+
+    With `ahead`, a block is copied before the one in front of it is computed: loads would
+    otherwise have to wait until what has just been stored has reached the cache.
+    """
 
     px: int
     nv: int
     lanes: int
     rows: int
     blocks_per_step: int
+    ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,23 +160,33 @@ def lower_staged(s: Staged, t: StagedTiling, name: str) -> Kernel:
     total = math.prod(a.extent for a in s.outer) * blocks
     steps = -(-total // t.blocks_per_step)
     p, n = Var("p"), Var("n")
-    number = within_count(p * t.blocks_per_step + n, total, exact=total % t.blocks_per_step == 0)
-    top = start_of(number % blocks, t.rows, s.height)
-    outer = split_index(number // blocks, s.outer)
-    memory = Buffer("copy", (copy.size,), s.window.read.dtype)
-    fill = _fill(s, copy, memory, outer, top)
-    block = (*fill, *_compute(s, t, copy, memory, {**outer, TOP: top}))
-    inner = Allocate(memory, (loop(n, t.blocks_per_step, *block),))
+    memory = Buffer("copy", (copy.size * (1 + t.ahead),), s.window.read.dtype)
+
+    def place(number: Expr) -> dict[Expr, Expr]:
+        """Where the block of a step is, in the image and in memory."""
+        exact = total % t.blocks_per_step == 0 and number is n
+        block = within_count(p * t.blocks_per_step + number, total, exact=exact)
+        top = start_of(block % blocks, t.rows, s.height)
+        base = number % 2 * copy.size if t.ahead else as_expr(0)
+        return {**split_index(block // blocks, s.outer), TOP: top, BASE: base}
+
+    compute = _compute(s, t, copy, memory, place(n))
+    fill = _fill(s, copy, memory, place(n + 1 if t.ahead else n))
+    first = _fill(s, copy, memory, place(as_expr(0))) if t.ahead else []
+    inner = Allocate(memory, (*first, loop(n, t.blocks_per_step, *fill, *compute)))
     whole = (loop(p, steps, inner, kind="parallel"),)
     inputs, arguments = arguments_of(s.task, whole, {})
     return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
 
 
-def _fill(s: Staged, copy: Copy, memory: Buffer, outer: dict[Expr, Expr], top: Expr) -> list[Stmt]:
-    """Bring the rows of the image that the block at `top` needs, with zeros around them."""
-    r = Var("r")
-    start = copy.before + r * copy.pitch
-    before = [_outside(s, copy, memory, f * copy.plane, copy.before) for f in range(copy.phases)]
+def _fill(s: Staged, copy: Copy, memory: Buffer, where: dict[Expr, Expr]) -> list[Stmt]:
+    """Bring the rows of the image that the block there needs, with zeros around them."""
+    r, top, base = Var("r"), where[TOP], where[BASE]
+    outer: dict[Expr, Expr] = {axis: where[axis] for axis in s.outer}
+    start = base + copy.before + r * copy.pitch
+    before = [
+        _outside(s, copy, memory, base + f * copy.plane, copy.before) for f in range(copy.phases)
+    ]
     inside: list[Stmt] = []
     for f in range(copy.phases):
         inside += _copy_row(
@@ -250,7 +267,7 @@ def image_at(s: Staged, outer: dict[Expr, Expr], row: Expr, column: Expr) -> Exp
     indices[s.columns.dim] = column
     if s.rows is not None:
         indices[s.rows.dim] = row
-    where = dict(outer)
+    where: dict[Expr, Expr] = dict(outer)
     for axis in (a for i in indices for a in free_symbols(i) if isinstance(a, Axis)):
         where.setdefault(axis, as_expr(0))  # of extent 1
     buffer = s.task.buffers[read.tensor]
@@ -299,7 +316,7 @@ def by_columns(s: Staged, reduce: Reduce) -> Reduce:
 def over_copy(s: Staged, copy: Copy, memory: Buffer) -> FlatStage:
     """The stage, reading the copy instead of the image."""
     columns = s.columns
-    at: Expr = columns.axis + copy.before
+    at: Expr = BASE + columns.axis + copy.before
     if columns.step == 1:
         at = at + columns.tap
     else:

@@ -42,7 +42,9 @@ HIDDEN = 0.6
 """How much of the shorter of copying and computing goes on while the longer one does."""
 CROWDED = 0.4
 """How much slower it gets as the copy leaves less of the first cache to what streams through."""
-NAMES = ("px", "nv", "lanes", "rows", "blocks_per_step")
+STALL_CYCLES = 35.0
+"""What it takes until what a block has copied can be read, unless it was copied ahead."""
+NAMES = ("px", "nv", "lanes", "rows", "blocks_per_step", "ahead")
 
 
 def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
@@ -69,18 +71,20 @@ def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
                         continue
                     total = outer * -(-s.height // rows)
                     shares = halvings(total) if threads > 1 else [total]
-                    found += [(px, nv, lanes, rows, share) for share in shares]
-    return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, 5).T))
+                    found += [(px, nv, lanes, rows, share, ahead) for share in shares
+                              for ahead in ((0, 1) if share > 1 else (0,))]  # fmt: skip
+    return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
 
 
 def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     blocks = elements(s.outer) * -(-s.height // holes["rows"])
     steps = -(-blocks // holes["blocks_per_step"])
-    shape = np.stack([holes[n] for n in NAMES[:4]])
+    ahead = holes["ahead"]
+    shape = np.stack([*(holes[n] for n in NAMES[:4]), ahead])
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
     per_block = np.array([_block_cycles(s, target, *map(int, x)) for x in shapes.T])
-    count = steps * holes["blocks_per_step"]
+    count = steps * (holes["blocks_per_step"] + 0.3 * ahead)  # one more is copied in vain
     moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
     traffic = traffic_cycles(moving, target)
     cycles = count * per_block[place.reshape(-1)]
@@ -89,14 +93,18 @@ def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
-def _block_cycles(s: Staged, target: Target, px: int, nv: int, lanes: int, rows: int) -> float:
+def _block_cycles(
+    s: Staged, target: Target, px: int, nv: int, lanes: int, rows: int, ahead: int
+) -> float:
     width = nv * lanes
     tiles = -(-rows // px) * -(-s.width // width)
     copied = _copy_cycles(s, target, lanes, rows)
     computed = tiles * _tile_cycles(s, target, px, nv, lanes)
-    share = copy_of(s, lanes, rows).size * s.window.read.dtype.itemsize / target.l1d_bytes
+    size = copy_of(s, lanes, rows).size * (1 + ahead)
+    share = size * s.window.read.dtype.itemsize / target.l1d_bytes
     crowded = 1.0 + CROWDED * max(0.0, share - 0.25)
-    return crowded * (max(copied, computed) + (1 - HIDDEN) * min(copied, computed))
+    busy = max(copied, computed) + (1 - HIDDEN) * min(copied, computed)
+    return crowded * (busy + (1 - ahead) * STALL_CYCLES)
 
 
 def _copy_cycles(s: Staged, target: Target, lanes: int, rows: int) -> float:

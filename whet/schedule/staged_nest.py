@@ -88,7 +88,8 @@ class _Steps:
             self.height = (rows - 1) * s.rows.step + s.rows.high - s.rows.low + 1
         self.pitch = ceil_div(-(-s.image_width // step) + s.border, lanes) * lanes
         self.plane = ceil_div(s.border, lanes) * lanes + self.height * self.pitch
-        self.nbytes = (step * self.plane + 2 * lanes) * s.window.read.dtype.itemsize
+        self.size = step * self.plane + 2 * lanes
+        self.nbytes = self.size * (1 + holes["ahead"]) * s.window.read.dtype.itemsize
 
     def outer(self) -> list[Level]:
         per_step, rows = self.holes["blocks_per_step"], self.holes["rows"]
@@ -136,6 +137,7 @@ class _Steps:
         columns, rows = self.s.columns, self.s.rows
         down = 0 if rows is None else rows.step * self.pitch
         strides: dict[str, Array | int] = {
+            "n": self.size * self.holes["ahead"],
             "io": start_at(1, self.holes["px"], self.holes["rows"]) * down,
             "jo": start_at(1, self.width, self.s.width),
             "i": down,
@@ -163,6 +165,7 @@ class _Steps:
             Level("b", vectors, "unroll", {COLUMN: across}, marks=marks),
             Level("lane", lanes, "vector", {COLUMN: 1}),
         ]
-        place = Local({"r": self.pitch, "b": across, "lane": 1}, self.nbytes)
+        back = -self.size * self.holes["ahead"]
+        place = Local({"n": back, "r": self.pitch, "b": across, "lane": 1}, self.nbytes)
         store = Store(memory, (as_expr(0),), value)
         return describe("copy", store, levels, every, {memory: place}, guarded=True)
