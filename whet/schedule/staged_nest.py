@@ -1,6 +1,6 @@
 """The loop nests of staged windows, for a whole population at once.
 
-copy     copy[r, ...] = x          one per phase of the columns
+copy     copy[r, ...] = x          one per phase of the columns, perhaps ahead of its use
 update   acc[i, v, :] = combine(acc, value)
 finish   y[...] = epilogue(acc)
 """
@@ -53,7 +53,13 @@ def staged_nests(
     px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]
     steps = _Steps(s, holes)
     memory = Buffer("copy", (1,), s.window.read.dtype)
-    found = [steps.copy(memory, phase, every) for phase in range(s.columns.step)]
+    found: list[Statement] = []
+    for ahead, name in enumerate(("copy", "copy ahead")):
+        (rows,) = np.nonzero(holes["ahead"] == ahead)
+        if len(rows):
+            chosen = _Steps(s, {hole: column[rows] for hole, column in holes.items()})
+            phases = range(s.columns.step)
+            found += [chosen.copy(name, memory, phase, rows) for phase in phases]
     body = over_copy(s, Copy(1, 1, 1, 0, 1), memory).body
     (reduce,) = [e for e in subexpressions(body) if isinstance(e, Reduce)]
     made = Accumulator(0, by_columns(s, reduce), (1, 1, 1), (as_expr(0),) * 3)
@@ -151,7 +157,8 @@ class _Steps:
             strides[f"k{number}"] = second - first + moved * self.pitch
         return Local(strides, self.nbytes)
 
-    def copy(self, memory: Buffer, phase: int, every: Array) -> Statement:
+    def copy(self, name: str, memory: Buffer, phase: int, every: Array) -> Statement:
+        """What is copied ahead is described as if its first block were that of the step."""
         lanes, width = self.holes["lanes"], width_of_phase(self.s, phase)
         vectors = ceil_div(width, lanes)
         across = np.where(width >= lanes, start_at(1, lanes, width), lanes)
@@ -168,4 +175,4 @@ class _Steps:
         back = -self.size * self.holes["ahead"]
         place = Local({"n": back, "r": self.pitch, "b": across, "lane": 1}, self.nbytes)
         store = Store(memory, (as_expr(0),), value)
-        return describe("copy", store, levels, every, {memory: place}, guarded=True)
+        return describe(name, store, levels, every, {memory: place}, guarded=True)
