@@ -71,16 +71,15 @@ def summary_of(batch: Batch) -> Rows:
     names = (*found.names, *(f"mean {name}" for name in found.names))
     if not len(found.owners):
         return Rows(np.zeros((0, len(names)), np.float32), found.owners, names)
-    count = len(batch)
     share = found.matrix[:, found.names.index("share")]
     order = np.lexsort((share, found.owners))
     last = np.append(found.owners[order][1:] != found.owners[order][:-1], True)
     ordered = found.matrix[order]
     starts = np.append(0, np.flatnonzero(last)[:-1] + 1)
-    number = np.bincount(found.owners, minlength=count).astype(np.float32)
+    number = np.diff(np.append(starts, len(order))).astype(np.float32)
     mean = np.add.reduceat(ordered, starts, axis=0) / number[:, None]
     matrix = np.concatenate([ordered[last], mean], axis=1)
-    return Rows(matrix, np.arange(count), names)
+    return Rows(matrix, found.owners[order][last], names)
 
 
 def statements_of(batch: Batch) -> tuple[Statement, ...]:
