@@ -66,6 +66,11 @@ class MatMul(Op):
             a=(2, 3), b=(3, 4), c=(3, 4)),
         law("matmul(add(a, b), c) = add(matmul(a, c), matmul(b, c))", "real",
             a=(2, 3), b=(2, 3), c=(3, 4)),
+        # The same where the summed axis is not broadcast, so that both sides have types.
+        law("matmul(a, add(b, c)) = add(matmul(a, b), matmul(a, c))", "real",
+            when=("rank(b) == 2", "dim(b, 0) == dim(c, 0)"), a=(2, 3), b=(3, 4), c=(3, 4)),
+        law("matmul(add(a, b), c) = add(matmul(a, c), matmul(b, c))", "real",
+            when=("rank(a) == 2", "dim(a, 1) == dim(b, 1)"), a=(2, 3), b=(2, 3), c=(3, 4)),
         law("matmul(mul(a, s), b) = mul(matmul(a, b), s)", "real",
             a=(2, 3), b=(3, 4), s=()),
         law("matmul(a, mul(b, s)) = mul(matmul(a, b), s)", "real",

@@ -78,6 +78,8 @@ class Enlarge(Op):
             "exact", when=("shape(w) == shape(v)",), w=(2, 3, 1, 3), v=(2, 3, 1, 3), k=(3, 3)),
         law("enlarge(mul(w, s), kernel=k) = mul(enlarge(w, kernel=k), s)", "real",
             w=(2, 3, 1, 3), s=(), k=(3, 3)),
+        law("enlarge(mul(w, v), kernel=k) = mul(enlarge(w, kernel=k), enlarge(v, kernel=k))",
+            "exact", when=("shape(w) == shape(v)",), w=(2, 3, 1, 3), v=(2, 3, 1, 3), k=(3, 3)),
         law("enlarge(relu(w), kernel=k) = relu(enlarge(w, kernel=k))", "exact",
             w=(2, 3, 1, 3), k=(3, 3)),
         law("enlarge(concat(w, v, axis=0), kernel=k) = "

@@ -33,7 +33,11 @@ POOLS: tuple[tuple[int, ...], ...] = (
 FRUITLESS = 30
 """Attempts in a row that find nothing new, after which the search ends."""
 ENOUGH_TO_LEARN = 3
-"""Assignments after which extents that were always equal are tried equal first."""
+"""Assignments after which extents that were always equal are challenged."""
+CHALLENGES = 2
+"""Assignments at which an equation between extents must withstand all changes."""
+PARTS = 8
+"""Choices of places in one such equation that are changed together."""
 SURPLUS = 3
 """How many times as many assignments are found as are taken."""
 
@@ -126,7 +130,7 @@ def search(
     rng = Chance(seed)
     plan = plan_of(claim)
     found: set[Assignment] = set()
-    equal = _Equal()
+    equal = _Equal(largest)
     fruitless = 0
     for pool in itertools.cycle(pools):
         at = Attempt(plan, pool, rng, largest, equal.places).run()
@@ -134,20 +138,32 @@ def search(
             fruitless += 1
             if fruitless >= FRUITLESS:
                 return
-        else:
-            fruitless = 0
-            found.add(at)
-            equal.learn(at)
-            yield at
+            continue
+        fruitless = 0
+        found.add(at)
+        yield at
+        equal.learn(at)
+        for changed in equal.challenges(at):
+            if changed not in found and fits(claim, changed):
+                found.add(changed)
+                yield changed
+                equal.learn(changed)
 
 
 class _Equal:
-    """Which extents were equal in all assignments so far."""
+    """Which extents are equal in all assignments, by chance or because types demand it.
 
-    def __init__(self) -> None:
-        self.places: dict[Place, list[Place]] = {}
-        """Empty until enough was seen."""
+    What was always equal is challenged: extents of some of the places are changed.  If both
+    sides still have types, that is an assignment that a claim should be tested at; if not, new
+    shapes are drawn with these extents equal.
+    """
+
+    def __init__(self, largest: int | None) -> None:
+        self.places: dict[Place, tuple[Place, ...]] = {}
+        """The places that are equal to a place, once they have withstood all challenges."""
+        self.largest = largest
         self._values: dict[Place, tuple[int, ...]] = {}
+        self._challenged: dict[tuple[Place, ...], int] = {}
         self._count = 0
 
     def learn(self, at: Assignment) -> None:
@@ -155,15 +171,45 @@ class _Equal:
             for axis, extent in enumerate(shape):
                 self._values[name, axis] = (*self._values.get((name, axis), ()), extent)
         self._count += 1
+        self.places = {
+            place: group
+            for group in self._groups()
+            if self._challenged.get(group, 0) >= CHALLENGES
+            for place in group
+        }
+
+    def _groups(self) -> list[tuple[Place, ...]]:
         if self._count < ENOUGH_TO_LEARN:
-            return
+            return []
         by_values: dict[tuple[int, ...], list[Place]] = {}
         for place, values in self._values.items():
             by_values.setdefault(values, []).append(place)
-        self.places.clear()
-        for places in by_values.values():
-            if len(places) > 1:
-                self.places.update(dict.fromkeys(places, places))
+        return [tuple(places) for places in by_values.values() if len(places) > 1]
+
+    def challenges(self, at: Assignment) -> Iterator[Assignment]:
+        """Variations of the assignment in which extents that were always equal differ."""
+        for group in self._groups():
+            times = self._challenged.get(group, 0)
+            if times >= CHALLENGES:
+                continue
+            self._challenged[group] = times + 1
+            parts = itertools.chain.from_iterable(
+                itertools.combinations(group, n) for n in range(1, len(group))
+            )
+            for part in itertools.islice(parts, PARTS):
+                yield from self._changed(at, part)
+
+    def _changed(self, at: Assignment, part: Sequence[Place]) -> Iterator[Assignment]:
+        shapes = dict(at.shapes)
+        extent = shapes[part[0][0]][part[0][1]]
+        for value in (1, 2, 3) if self.largest is not None else (1, extent + 1, 2 * extent):
+            if value == extent:
+                continue
+            changed = {n: list(s) for n, s in shapes.items()}
+            for name, axis in part:
+                changed[name][axis] = value
+            made = tuple((n, tuple(s)) for n, s in changed.items())
+            yield Assignment(made, at.attributes)
 
 
 def features(claim: Claim, at: Assignment) -> frozenset[str]:

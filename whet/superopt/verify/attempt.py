@@ -15,6 +15,7 @@ from whet.graph.attributes import (
     Evaluator,
     Expression,
     Infix,
+    Item,
     Literal,
     Measure,
     Name,
@@ -32,7 +33,7 @@ TRIES_PER_TENSOR = 24
 STEPS = 600
 """Candidates that one attempt may look at before it gives up."""
 FOLLOWED = 0.75
-"""How many candidates follow the equations between extents that were seen so far."""
+"""How many candidates follow the equations between extents that types seem to demand."""
 
 Place = tuple[str, int]
 """An axis of a tensor variable."""
@@ -68,6 +69,14 @@ class Plan:
             self.guards[max((position[n] for n in measured), default=0)].append(compiled(guard))
         self.equations = tuple(pair for g in claim.guards for pair in _equations(g))
         self.named = tuple(self._named())
+        self.lists: dict[str, int] = {}
+        """Attribute variables of which single items are used, and how many items they have."""
+        inside = (a for step in self.steps.steps if isinstance(step.term, Apply)
+                  for _, a in step.term.attributes)  # fmt: skip
+        for e in itertools.chain.from_iterable(map(walk, (*inside, *claim.guards))):
+            match e:
+                case Item(value=Name(name=name), index=Literal(value=int(index))):
+                    self.lists[name] = max(index + 1, self.lists.get(name, 0))
 
     def _named(self) -> Iterator[tuple[Apply, dict[str, str], int]]:
         """Operators that give values to attribute variables, with the rank of their data."""
@@ -84,7 +93,7 @@ class Plan:
 
 
 class Attempt:
-    """One attempt; `equal` are places whose extents were equal in all assignments so far."""
+    """One attempt; `equal` are places whose extents must be equal, as far as is known."""
 
     def __init__(
         self,
@@ -123,8 +132,11 @@ class Attempt:
                     self.attributes[left.name] = evaluate(right, self.attributes, {})
                 except (ArithmeticError, LookupError, TypeError):
                     continue
-        for name in self.plan.attributes:  # what stands only in expressions is a number
-            self.attributes.setdefault(name, self._extent())
+        for name in self.plan.attributes:  # what stands only in expressions: a number or a list
+            if name not in self.attributes:
+                length = self.plan.lists.get(name)
+                made = self.rng.random.choices(self.pool, k=length or 1)
+                self.attributes[name] = made[0] if length is None else tuple(made)
 
     def _draw_from_samples(self, term: Apply, named: dict[str, str], rank: int) -> None:
         op = REGISTRY.get(term.op)
@@ -182,7 +194,7 @@ class Attempt:
 
         What a guard says about an extent is followed; the shapes that came with the sampled
         attributes are tried early, because they fit them; and most candidates follow the
-        equations between extents that held so far.
+        equations between extents that withstood all challenges.
         """
         rank = self.plan.ranks[name]
         others = [s for n, s in self.shapes.items() if n != name]
@@ -235,9 +247,6 @@ class Attempt:
                 elif left.kind == "shape":
                     found |= dict(enumerate(value))
         return found
-
-    def _extent(self) -> int:
-        return self.rng.random.choice(self.pool)
 
 
 @functools.lru_cache(maxsize=64)

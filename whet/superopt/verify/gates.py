@@ -141,6 +141,7 @@ def _candidate_guards(rule: Rule, report: Report) -> Iterator[tuple[str, ...]]:
     attributes, shapes = dict(wrong.at.attributes), dict(wrong.at.shapes)
     pairs = itertools.combinations(rule.variables, 2)
     equal = [f"shape({a.name}) == shape({b.name})" for a, b in pairs if a.rank == b.rank]
+    equal += [f"dim({v.name}, 0) == dim({v.name}, 1)" for v in rule.variables if v.rank == 2]
     ones = [f"{n} == 1" for n, v in attributes.items() if type(v) is int]
     plain = [f"{n} == [{', '.join('1' * len(v))}]" for n, v in attributes.items()
              if isinstance(v, tuple)]  # fmt: skip
