@@ -98,7 +98,7 @@ def generate_command(
             )
             forms = tuple(
                 tuple(dataclasses.replace(f, core=c.in_core) for f in c.forms)
-                for c in found.candidates
+                for c in found.to_prove
             )
             reports = verify_forms(
                 forms, seed, runner, begin("proofs"), 1, None if resume is None else resume / PROOFS

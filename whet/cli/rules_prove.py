@@ -58,8 +58,10 @@ def verify_command(
     proved = tuple(r.rule for r in reports if r.outcome == "proved")
     if write is not None:
         write_folder(proved, write)
+    proving = sum(r.proving for r in reports)
     document = {
         "proved": len(proved),
+        "proving_seconds": round(proving, 3),
         "rules": [
             {"name": r.rule.name, "outcome": r.outcome, "gates": dict(r.gates),
              "counterexample": r.counterexample, "hint": r.hint,
@@ -71,7 +73,8 @@ def verify_command(
     def show() -> None:
         for r in reports:
             show_report(r, reporter)
-        reporter.text(f"{len(proved)} of {len(reports)} rules proved")
+        took = f"the prover took {proving:.1f} s of processor time"
+        reporter.text(f"{len(proved)} of {len(reports)} rules proved; {took}")
 
     reporter.result(document, show)
     if len(proved) < len(reports):

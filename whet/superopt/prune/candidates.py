@@ -21,6 +21,9 @@ from whet.superopt.prune.search import Counts, Generation, generate
 from whet.superopt.prune.terms import Found, Lexicon, Term, variables
 from whet.superopt.rules.rule import Rule
 
+COMPOSITE_SIZE = 3
+"""Rules of up to so many operators are kept even if smaller ones imply them."""
+
 Report = Callable[[str], Progress | None]
 """Given what begins now, returns where to report progress."""
 
@@ -65,6 +68,14 @@ class Catalogue:
 
     candidates: tuple[Candidate, ...]
     funnel: tuple[Funnel, ...]
+
+    @property
+    def to_prove(self) -> tuple[Candidate, ...]:
+        """The core of all sizes, and of what it implies the small ones.
+
+        A larger implied rule says nothing that steps of the core do not say, and there are many.
+        """
+        return tuple(c for c in self.candidates if c.in_core or c.size <= COMPOSITE_SIZE)
 
 
 def find_candidates(

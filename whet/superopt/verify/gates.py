@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,9 @@ def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
     if not numeric.at:
         return Report(rule, "unproved", (("identity", numeric.problem),), hint=numeric.problem)
     # A proof of what a counterexample refutes would be an alarm, so the prover is asked anyway.
+    began = time.process_time()
     proof = prover.prove(tested, numeric.at)
+    took = time.process_time() - began
     symbolic = check_bounded(tested, seed)
     gates = (
         ("prover", "proved" if proof.proved else proof.problem),
@@ -77,12 +80,12 @@ def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
         accepted = proof.proved or numeric.passed or symbolic.passed
         # A gate that saw only a few shapes has not accepted: its shapes may all be harmless.
         disagree = accepted and (proof.proved or _seen_by(symbolic.at, numeric.at, wrong))
-        return Report(rule, "alarm" if disagree else "refuted", gates, str(wrong))
+        return Report(rule, "alarm" if disagree else "refuted", gates, str(wrong), proving=took)
     if proof.proved and numeric.passed and symbolic.passed:
         certificate = _certificate(proof, numeric.at, symbolic.at, seed)
         proved = dataclasses.replace(rule, numeric=_numeric(proof, prover)).proved(certificate)
-        return Report(proved, "proved", gates)
-    return Report(rule, "unproved", gates, hint=_hint(rule, gates))
+        return Report(proved, "proved", gates, proving=took)
+    return Report(rule, "unproved", gates, hint=_hint(rule, gates), proving=took)
 
 
 def _seen_by(

@@ -54,6 +54,7 @@ def load(path: Path) -> Report | None:
         found["counterexample"],
         found["hint"],
         tuple(found["added_guards"]),
+        found["proving"],
     )
 
 

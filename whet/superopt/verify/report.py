@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from whet.superopt.rules.rule import Rule
@@ -15,7 +15,8 @@ class Report:
     """What the gates found.
 
     `rule` is the rule as it stands now: with its certificate if it was proved, and with the
-    guards that were added.  `gates` says what each gate answered.
+    guards that were added.  `gates` says what each gate answered; `proving` is the processor time
+    that the prover took.
     """
 
     rule: Rule
@@ -24,3 +25,4 @@ class Report:
     counterexample: str = ""
     hint: str = ""
     added_guards: tuple[str, ...] = ()
+    proving: float = field(default=0.0, compare=False)
