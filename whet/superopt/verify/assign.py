@@ -32,6 +32,8 @@ POOLS: tuple[tuple[int, ...], ...] = (
 """Extents to choose from, one pool per attempt in turn."""
 FRUITLESS = 30
 """Attempts in a row that find nothing new, after which the search ends."""
+MOST_TRIED = 100_000
+"""Shapes for single tensors that one search looks at, a few seconds, for claims that few fit."""
 ENOUGH_TO_LEARN = 3
 """Assignments after which extents that were always equal are challenged."""
 CHALLENGES = 2
@@ -131,9 +133,13 @@ def search(
     plan = plan_of(claim)
     found: set[Assignment] = set()
     equal = _Equal(largest)
-    fruitless = 0
+    fruitless = tried = 0
     for pool in itertools.cycle(pools):
-        at = Attempt(plan, pool, rng, largest, equal.places).run()
+        attempt = Attempt(plan, pool, rng, largest, equal.places)
+        at = attempt.run()
+        tried += attempt.tried
+        if tried > MOST_TRIED:
+            return
         if at is None or at in found:
             fruitless += 1
             if fruitless >= FRUITLESS:
