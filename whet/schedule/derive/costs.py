@@ -62,7 +62,7 @@ def _cycles(s: Statement, held: set[str], rates: Rates, target: Target) -> Array
     for access in s.accesses:
         if access.buffer not in held:
             loads += _loads(access, loops, is_vector, is_unrolled, lanes, rates, bits)
-    sums = np.where(is_unrolled & ~np.array(s.reduces), loops, 1.0).prod(axis=1)
+    sums = np.where(is_unrolled & ~np.array(s.reduces, bool), loops, 1.0).prod(axis=1)
     adds = any(a.buffer == s.name and not a.is_write for a in s.accesses[:-1])
     delay = rates.latency + (0.0 if s.name in held else 4.0)
     chain = delay / sums if adds else 0.0
