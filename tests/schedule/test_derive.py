@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,7 @@ from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.derive.generate import sketches
 from whet.schedule.derive.rules import RULES, Rule, derivation_rule
+from whet.schedule.derive.show import show_sketch, show_task
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.derive.structure import structures
 from whet.schedule.derive.tiling import Levels, own_tiles
@@ -49,6 +52,27 @@ def relu_pad_matmul() -> Task:
     b = compute((8, 400), lambda i, j: call("max", a[i, j], 0.0), "B")
     c = compute((8, 512), lambda i, k: select(k < 400, b[i, k], const(0, f32)), "C")
     return make_task(compute((8, 4), lambda i, j: sum_(c[i, k] * d[k, j], k), "E"))
+
+
+def matmul_then_relu() -> Task:
+    """The first example of the paper."""
+    a, b = placeholder((512, 512), f32, "A"), placeholder((512, 512), f32, "B")
+    k = reduce_axis(512, "k")
+    c = compute((512, 512), lambda i, j: sum_(a[i, k] * b[k, j], k), "C")
+    return make_task(compute((512, 512), lambda i, j: call("max", c[i, j], 0.0), "D"))
+
+
+def test_the_first_example_of_the_paper(golden: Callable[[str], None]) -> None:
+    task = matmul_then_relu()
+    shown = [show_sketch(s) for s in sketches(task, 2)]
+    golden(f"{show_task(task)}\n\n{shown[1]}")
+
+
+def test_the_second_example_of_the_paper(golden: Callable[[str], None]) -> None:
+    task = relu_pad_matmul()
+    wanted = ("add cache write", "tiling with fusion", "skip", "always inline")
+    shown = [show_sketch(s) for s in sketches(task, 2) if s.rules == wanted]
+    golden(f"{show_task(task)}\n\n{shown[1]}")
 
 
 def test_a_product_and_what_follows_it() -> None:

@@ -14,7 +14,7 @@ from whet.core.types import Array
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.nests import Access, Statement, program_nests
 from whet.schedule.primitives import naive_program
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.sketch import SKETCHES, drafts_default
 from whet.tasks.task import Task
 from whet.tune.features.ansor import COUNT, POSITIONS, add_statement, interpolate, reuse_of
 from whet.tune.features.autotvm import curve_features, itervar_features, knob_features
@@ -30,7 +30,7 @@ LINE = 64
 
 def batches(task: Task, threads: int = 2) -> list[Batch]:
     found = []
-    for sketch in SKETCHES.values():
+    for sketch in filter(drafts_default, SKETCHES.values()):
         form = sketch.fits(task)
         if form is not None:
             holes = sketch.space(form, TARGET, threads)
