@@ -70,12 +70,16 @@ def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
     proof = prover.prove(tested, numeric.at)
     took = time.process_time() - began
     symbolic = check_bounded(tested, seed)
+    wrong = numeric.counterexample or symbolic.counterexample
+    if proof.proved and wrong is not None:
+        # What held at all shapes by chance was assumed: with the counterexample among them only
+        # what types demand is left.
+        proof = prover.prove(tested, (*numeric.at, wrong.at))
     gates = (
         ("prover", "proved" if proof.proved else proof.problem),
         ("identity", _answer(numeric.passed, numeric.counterexample, numeric.problem)),
         ("bounded", _answer(symbolic.passed, symbolic.counterexample, symbolic.problem)),
     )
-    wrong = numeric.counterexample or symbolic.counterexample
     if wrong is not None:
         accepted = proof.proved or numeric.passed or symbolic.passed
         # A gate that saw only a few shapes has not accepted: its shapes may all be harmless.
