@@ -174,7 +174,7 @@ def _locations(state: State, node: Node) -> list[str]:
         if not isinstance(root, Band) or not touches or any(t.is_write for t in touches):
             continue
         chain = [b for b in chain_from(root) if not b.reduces]
-        if isinstance(chain[-1].body[0], Leaf):
+        if chain and isinstance(chain[-1].body[0], Leaf):
             chain.pop()
         levels: dict[str, str] = {}
         for band in chain:
