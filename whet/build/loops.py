@@ -9,7 +9,7 @@ from whet.core.digest import digest_text
 from whet.core.types import Shape
 from whet.ir.affine import rebuild
 from whet.ir.expr import Expr, Read
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Stmt, Store, While
+from whet.ir.program import Align, Allocate, Buffer, If, Let, Loop, Program, Stmt, Store, While
 
 LARGE_SCRATCH_BYTES = 4096
 """Scratch buffers above this are taken from the arena instead of the stack."""
@@ -52,9 +52,9 @@ class _Rebinder:
 
     def stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
         match stmt:
-            case Store(buffer=buffer, indices=indices, value=value):
+            case Store(buffer=buffer, indices=indices, value=value, stream=stream):
                 at = tuple(self.expr(i) for i in indices)
-                return (Store(self.moved.get(buffer, buffer), at, self.expr(value)),)
+                return (Store(self.moved.get(buffer, buffer), at, self.expr(value), stream),)
             case Loop(var=var, extent=extent, body=body, kind=kind):
                 return (Loop(var, self.expr(extent), self.block(body), kind),)
             case While(condition=condition, body=body):
@@ -63,6 +63,8 @@ class _Rebinder:
                 return (If(self.expr(condition), self.block(then), self.block(other)),)
             case Let(var=var, value=value, body=body):
                 return (Let(var, self.expr(value), self.block(body)),)
+            case Align(var=var, buffer=buffer, lanes=lanes, body=body):
+                return (Align(var, self.moved.get(buffer, buffer), lanes, self.block(body)),)
             case Allocate(buffer=buffer, body=body):
                 if buffer.type.nbytes <= LARGE_SCRATCH_BYTES:
                     return (Allocate(buffer, self.block(body)),)

@@ -81,11 +81,16 @@ class Stmt(metaclass=Interned):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Store(Stmt):
-    """buffer[indices] = value"""
+    """buffer[indices] = value
+
+    With `stream`, native code writes past the caches where the address of a vector allows it;
+    that is a hint and changes nothing else.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+    stream: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -121,6 +126,19 @@ class Let(Stmt):
 
     var: Var
     value: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Align(Stmt):
+    """var = elements from the start of the buffer to the first vector at an aligned address
+
+    It is known when the memory is: a program must be right for every 0 <= var < lanes.
+    """
+
+    var: Var
+    buffer: Buffer
+    lanes: int
     body: tuple[Stmt, ...]
 
 
@@ -177,8 +195,9 @@ def _block(body: Sequence[Stmt]) -> list[str]:
 
 def _lines(stmt: Stmt) -> list[str]:
     match stmt:
-        case Store(buffer=buffer, indices=indices, value=value):
-            return [f"{buffer.name}[{', '.join(map(str, indices))}] = {value}"]
+        case Store(buffer=buffer, indices=indices, value=value, stream=stream):
+            word = "stream " if stream else ""
+            return [f"{word}{buffer.name}[{', '.join(map(str, indices))}] = {value}"]
         case Loop(var=var, extent=extent, body=body, kind=kind):
             word = "for" if kind == "serial" else kind
             return [f"{word} {var} in {extent}:", *_block(body)]
@@ -189,6 +208,9 @@ def _lines(stmt: Stmt) -> list[str]:
             return [f"if {condition}:", *_block(then), *tail]
         case Let(var=var, value=value, body=body):
             return [f"{var} = {value}", *(line for s in body for line in _lines(s))]
+        case Align(var=var, buffer=buffer, lanes=lanes, body=body):
+            first = f"{var} = align {buffer.name} to {lanes}"
+            return [first, *(line for s in body for line in _lines(s))]
         case Allocate(buffer=buffer, body=body):
             where = "" if buffer.scope == "memory" else f" in {buffer.scope}s"
             first = f"{buffer.name} = allocate {buffer.type}{where}"
@@ -207,9 +229,9 @@ def substitute_block(body: Sequence[Stmt], values: Mapping[Expr, Expr]) -> tuple
 
 def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
     match stmt:
-        case Store(buffer=buffer, indices=indices, value=value):
+        case Store(buffer=buffer, indices=indices, value=value, stream=stream):
             at = tuple(substitute(i, values) for i in indices)
-            return Store(buffer, at, substitute(value, values))
+            return Store(buffer, at, substitute(value, values), stream)
         case Loop(var=var, extent=extent, body=body, kind=kind):
             return Loop(var, substitute(extent, values), substitute_block(body, values), kind)
         case If(condition=condition, then=then, other=other):
@@ -220,6 +242,8 @@ def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
             )
         case Let(var=var, value=value, body=body):
             return Let(var, substitute(value, values), substitute_block(body, values))
+        case Align(var=var, buffer=buffer, lanes=lanes, body=body):
+            return Align(var, buffer, lanes, substitute_block(body, values))
         case Allocate(buffer=buffer, body=body):
             return Allocate(buffer, substitute_block(body, values))
         case While(condition=condition, body=body):
@@ -262,6 +286,9 @@ def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) 
             _run_block(then if _scalar(condition, memory, env) else other, memory, env)
         case Let(var=var, value=value, body=body):
             _run_block(body, memory, {**env, var: _scalar(value, memory, env)})
+        case Align(var=var, lanes=lanes, body=body):
+            # Any number below would do; this one makes a program show what it does with it.
+            _run_block(body, memory, {**env, var: np.int64(lanes // 2)})
         case Allocate(buffer=buffer, body=body):
             scratch = np.zeros(buffer.shape, buffer.dtype.numpy)
             _run_block(body, {**memory, buffer: scratch}, env)

@@ -9,6 +9,7 @@ from whet.core.target import Target
 from whet.ir.expr import Const, Read
 from whet.ir.program import (
     SCRATCH_LIMIT_BYTES,
+    Align,
     Allocate,
     Buffer,
     If,
@@ -58,8 +59,8 @@ def _operations(body: Sequence[Stmt]) -> int:
                 total += int(extent) * _operations(inner)
             case If(then=then, other=other):
                 total += _operations(then) + _operations(other)
-            case Loop(body=inner) | While(body=inner) | Let(body=inner) | Allocate(body=inner):
-                total += _operations(inner)
+            case Loop(body=b) | While(body=b) | Let(body=b) | Align(body=b) | Allocate(body=b):
+                total += _operations(b)
     return total
 
 
@@ -72,7 +73,7 @@ def _peak(body: Sequence[Stmt], size: Callable[[Buffer], int]) -> int:
                 peak = max(peak, size(buffer) + _peak(inner, size))
             case If(then=then, other=other):
                 peak = max(peak, _peak(then, size), _peak(other, size))
-            case Loop(body=inner) | While(body=inner) | Let(body=inner):
+            case Loop(body=inner) | While(body=inner) | Let(body=inner) | Align(body=inner):
                 peak = max(peak, _peak(inner, size))
     return peak
 
@@ -89,8 +90,8 @@ def _carried(body: Sequence[Stmt], looped: bool = False) -> set[Buffer]:
                 found |= _carried(then, looped) | _carried(other, looped)
             case Loop(kind="serial", body=inner) | While(body=inner):
                 found |= _carried(inner, True)
-            case Loop(body=inner) | Let(body=inner) | Allocate(body=inner):
-                found |= _carried(inner, looped)
+            case Loop(body=b) | Let(body=b) | Align(body=b) | Allocate(body=b):
+                found |= _carried(b, looped)
     return found
 
 

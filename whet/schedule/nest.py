@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from whet.core.dtypes import DType, i64
 from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
 from whet.ir.program import (
+    Align,
     Allocate,
     Buffer,
     If,
@@ -100,7 +101,7 @@ def read_buffers(stmt: Stmt) -> list[Buffer]:
             return within(*indices)
         case Transpose():
             return []
-        case Loop(body=body) | Allocate(body=body):
+        case Loop(body=body) | Align(body=body) | Allocate(body=body):
             return [b for inner in body for b in read_buffers(inner)]
         case Let(value=value, body=body):
             return within(value) + [b for inner in body for b in read_buffers(inner)]

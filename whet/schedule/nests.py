@@ -23,7 +23,19 @@ from whet.core.types import Array
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.bounds import Interval, bounds
 from whet.ir.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, as_expr
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, LoopKind, Program, Stmt, Store, While
+from whet.ir.program import (
+    Align,
+    Allocate,
+    Buffer,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    While,
+)
 from whet.ir.tensor import Tensor
 from whet.schedule.sketch import Population
 
@@ -142,7 +154,7 @@ def _visit(
                 _visit(other, around, known, True, found)
             case While(body=body):
                 _visit(body, around, known, True, found)
-            case Allocate(body=body):
+            case Align(body=body) | Allocate(body=body):
                 _visit(body, around, known, guarded, found)
 
 

@@ -11,6 +11,11 @@ Whatever is reduced, neighbouring outputs lie along one vector axis, so lanes ne
 
 Constant operands are stored with the vector axis last.  Edges are handled by moving the last
 tile and the last vector back, as in the contraction sketch.
+
+Results that no cache can hold may go past all of them, in vectors at aligned addresses:
+
+    lead = align y to 16
+    panel 0 at 0, panel k at lead + (k - 1) * width, the last one moved back
 """
 
 from __future__ import annotations
@@ -19,10 +24,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whet.core.dtypes import i64
+from whet.core.dtypes import bool_, i64
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call, const, select
-from whet.ir.program import Allocate, Buffer, LoopKind, Program, Stmt, Store
+from whet.ir.program import Align, Allocate, Buffer, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, flatten_stage
@@ -77,6 +82,8 @@ class SpatialTiling:
     lanes: int
     tiles_per_step: int
     panels_per_step: int
+    stream: int = 0
+    """1: results are written past the caches, which takes one panel more."""
 
 
 def find_spatial(task: Task, *, whole_groups: bool = False) -> Spatial | None:
@@ -129,20 +136,38 @@ def find_across(task: Task) -> Spatial | None:
     return Spatial(task, stage, lanes, sharing[-1], outer)
 
 
+def can_stream(s: Spatial, lanes: int) -> bool:
+    """Whether vectors at aligned addresses follow each other, wherever the result begins."""
+    if s.vector is None or s.stage.target.dtype is bool_ or s.columns < lanes:
+        return False
+    form = affine(s.stage.address)
+    others = [factor for atom, factor in form.terms if atom is not s.vector]
+    return (
+        lanes > 1
+        and lanes & (lanes - 1) == 0
+        and form.coefficient(s.vector) == 1
+        and all(n % lanes == 0 for n in (*others, form.constant))
+    )
+
+
 def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
     """The kernel of the stage with the given tile sizes."""
     rows = 1 if s.pixels is None else s.pixels.extent
     width = t.nv * t.lanes
-    tiles, panels = -(-rows // t.px), -(-s.columns // width)
+    tiles, panels = -(-rows // t.px), -(-s.columns // width) + t.stream
     steps, chunks = -(-tiles // t.tiles_per_step), -(-panels // t.panels_per_step)
     p, io, jo = Var("p"), Var("io"), Var("jo")
-    i, v, lane = Var("i"), Var("v"), Var("lane")
+    i, v, lane, lead = Var("i"), Var("v"), Var("lane"), Var("lead")
     chunk, step, outer = p % chunks, p // chunks % steps, p // (chunks * steps)
     exact = panels % t.panels_per_step == 0
     panel = within_count(chunk * t.panels_per_step + jo, panels, exact=exact)
     env: dict[Expr, Expr] = dict(split_index(outer, s.outer))
     if s.vector is not None:
-        env[s.vector] = start_of(panel, width, s.columns) + v * t.lanes + lane
+        start = start_of(panel, width, s.columns)
+        if t.stream:
+            first = call("max", lead + (panel - 1) * width, 0)
+            start = call("min", first, s.columns - width)
+        env[s.vector] = start + v * t.lanes + lane
     if s.pixels is not None:
         exact = tiles % t.tiles_per_step == 0
         tile = within_count(step * t.tiles_per_step + io, tiles, exact=exact)
@@ -163,11 +188,14 @@ def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
         results[reduce] = make.result
         statements += make.statements(env, tile_loops)
     final = substitute(map_expr(body, results.get), env)
-    statements.append(tile_loops(Store(s.stage.target, (substitute(s.stage.address, env),), final)))
+    address = substitute(s.stage.address, env)
+    statements.append(tile_loops(Store(s.stage.target, (address,), final, bool(t.stream))))
     nest: tuple[Stmt, ...] = tuple(statements)
     for register in registers:
         nest = (Allocate(register, nest),)
-    inner = loop(io, t.tiles_per_step, loop(jo, t.panels_per_step, *nest))
+    inner: Stmt = loop(io, t.tiles_per_step, loop(jo, t.panels_per_step, *nest))
+    if t.stream:
+        inner = Align(lead, s.stage.target, t.lanes, (inner,))
     total = math.prod(a.extent for a in s.outer) * steps * chunks
     whole = (loop(p, total, inner, kind="parallel"),)
     inputs, arguments = arguments_of(s.task, whole, known)

@@ -15,7 +15,7 @@ from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
-from whet.schedule.spatial import Spatial, loop_kinds
+from whet.schedule.spatial import Spatial, can_stream, loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
     covered,
@@ -28,6 +28,7 @@ from whet.schedule.work import (
     operations,
     reads,
     shared_out,
+    streamed_cycles,
     traffic_cycles,
     with_weights,
 )
@@ -46,6 +47,9 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
     lanes = lanes_for(s.columns, bits, target)
     pixels = 1 if s.pixels is None else s.pixels.extent
     accumulators = sum(2 if r.kind.startswith("arg") else 1 for r in s.stage.reduces)
+    # A result that the last cache cannot hold is not found there again.
+    large = 0 < target.l3_bytes < s.stage.target.type.nbytes
+    streams = (0, 1) if large and can_stream(s, lanes) else (0,)
     rows: list[tuple[int, ...]] = []
     for px in (1, 2, 3, 4, 5, 6, 7, 8):
         for nv in (4, 3, 2, 1):
@@ -53,21 +57,26 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
             crowded = 2 * px * nv * accumulators > target.vector_registers
             if px > pixels or nv * lanes > s.columns or (crowded and px * nv > 1):
                 continue
-            tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes))
-            shares = [(t, p) for t in halvings(tiles) for p in halvings(panels)]
-            if threads == 1:
-                # One after the other, but in either order: all columns of a tile, or of a panel.
-                shares = list(dict.fromkeys([(tiles, panels), (tiles, 1)]))
-            rows += [(px, nv, lanes, *share) for share in shares]
-    names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step")
-    return dict(zip(names, np.array(rows, dtype=np.int64).T))
+            for stream in streams:
+                tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes)) + stream
+                shares = [(t, p) for t in halvings(tiles) for p in halvings(panels)]
+                if threads == 1:
+                    # One after the other, in either order: all columns of a tile, or of a panel.
+                    shares = list(dict.fromkeys([(tiles, panels), (tiles, 1)]))
+                rows += [(px, nv, lanes, *share, stream) for share in shares]
+    names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step", "stream")
+    columns = dict(zip(names, np.array(rows, dtype=np.int64).T))
+    if len(streams) == 1:
+        del columns["stream"]
+    return columns
 
 
 def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]
     pixels = 1 if s.pixels is None else s.pixels.extent
-    tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes))
+    stream = holes.get("stream", np.zeros_like(px))
+    tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes)) + stream
     outer = elements(s.outer)
     steps = outer * -(-tiles // holes["tiles_per_step"]) * -(-panels // holes["panels_per_step"])
     count = steps * holes["tiles_per_step"] * holes["panels_per_step"]
@@ -76,7 +85,8 @@ def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Arr
     shapes, place = np.unique(np.stack([px, nv, lanes, kept]), axis=1, return_inverse=True)
     per_tile = np.array([_tile_cycles(s, target, *map(int, shape)) for shape in shapes.T])
     moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
-    cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic_cycles(moving, target))
+    traffic = np.where(stream, streamed_cycles(moving, target), traffic_cycles(moving, target))
+    cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic)
     weights = sum(t.type.nbytes for t in s.task.constants)
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 

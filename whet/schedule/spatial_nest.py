@@ -61,7 +61,7 @@ def _outer(s: Spatial, holes: Population) -> list[Level]:
     px, width = holes["px"], holes["nv"] * holes["lanes"]
     per_step, per_chunk = holes["tiles_per_step"], holes["panels_per_step"]
     rows = 1 if s.pixels is None else s.pixels.extent
-    tiles, panels = ceil_div(rows, px), ceil_div(s.columns, width)
+    tiles, panels = ceil_div(rows, px), ceil_div(s.columns, width) + holes.get("stream", 0)
 
     def row(number: Array) -> Moves:
         return {} if s.pixels is None else {s.pixels: start_at(number, px, rows)}

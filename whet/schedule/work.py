@@ -141,6 +141,17 @@ def traffic_cycles(tensors: Sequence[Tensor], target: Target) -> float:
     return nbytes / (rates.l3_bytes if nbytes <= target.l3_bytes // 2 else rates.copied_bytes)
 
 
+STREAMED = 1.5
+"""How many times as fast stores past the caches make a copy: it then moves what it reads and what
+it writes, and does not fetch the lines first that it will write."""
+
+
+def streamed_cycles(tensors: Sequence[Tensor], target: Target) -> float:
+    """The same through memory, when results are written past the caches."""
+    nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
+    return nbytes / (STREAMED * rates_of(target).copied_bytes)
+
+
 def with_weights(ns: Array, nbytes: float, target: Target, threads: int) -> Array:
     """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
     alone = target.constant("core_memory_bytes_per_ns")

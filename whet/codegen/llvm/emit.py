@@ -27,6 +27,7 @@ from whet.core.dtypes import bool_, i64
 from whet.ir.affine import interval
 from whet.ir.expr import Const, Expr, Var, const
 from whet.ir.program import (
+    Align,
     Allocate,
     Buffer,
     If,
@@ -62,7 +63,7 @@ def emit_program(
     frozen = frozenset(program.inputs)
     writer = _StatementWriter(module, program.name, "ptr noalias %table", slots, frozen, limits)
     writer.block(program.body)
-    writer.function.finish()
+    writer.finish()
 
 
 class _StatementWriter:
@@ -89,7 +90,7 @@ class _StatementWriter:
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
             case Store():
-                self.values.store(stmt.buffer, stmt.indices, stmt.value)
+                self.values.store(stmt.buffer, stmt.indices, stmt.value, stream=stmt.stream)
             case Loop(kind="unroll", var=var, body=body):
                 for step in range(_static(stmt.extent)):
                     self.block(substitute_block(body, {var: const(step, var.dtype)}))
@@ -108,6 +109,8 @@ class _StatementWriter:
                 self.choice(condition, then, other)
             case Let():
                 self.let(stmt)
+            case Align():
+                self.align(stmt)
             case Allocate(buffer=buffer, body=body):
                 self.values.storage.allocate(buffer)
                 self.block(body)
@@ -188,6 +191,19 @@ class _StatementWriter:
         self.values.bind(var, self.values.evaluate(stmt.value), stmt.value)
         self.block(substitute_block(stmt.body, {stmt.var: var}))
 
+    def align(self, stmt: Align) -> None:
+        """Like `let`, with a value that is below the number of lanes."""
+        var = Var(self.function.fresh(f"{stmt.var.name}.")[1:], stmt.var.dtype)
+        self.values.bind(var, self.values.lead(stmt.buffer, stmt.lanes), const(0, i64))
+        self.values.extents[var] = stmt.lanes
+        self.block(substitute_block(stmt.body, {stmt.var: var}))
+
+    def finish(self) -> None:
+        """The end of the function: what went past the caches is visible to all threads then."""
+        if self.values.streams:
+            self.function.line("fence seq_cst")
+        self.function.finish()
+
     def parallel(self, stmt: Loop) -> None:
         """The body as a function over a range of iterations, handed to the thread pool."""
         extent = _static(stmt.extent)
@@ -202,7 +218,7 @@ class _StatementWriter:
         with inner.values.counter(stmt.var, counter, extent):
             inner.block(stmt.body)
         inner.function.close_loop(counter, "%begin", "%end")
-        inner.function.finish()
+        inner.finish()
         self.module.declare(PARALLEL, "void", "ptr", "ptr", "i64")
         self.function.line(f"call void @{PARALLEL}(ptr @{name}, ptr %table, i64 {extent})")
 

@@ -49,6 +49,8 @@ class ValueWriter(IndexWriter):
         super().__init__(function, storage)
         self.limits = limits
         self.guarded = False
+        self.streams = False
+        """Whether a store went past the caches."""
         self.memo: dict[tuple[Expr, bool], Operand] = {}
 
     def evaluate(self, e: Expr) -> Operand:
@@ -181,7 +183,9 @@ class ValueWriter(IndexWriter):
             self.f.scopes[level].known[key] = made
         return made
 
-    def store(self, buffer: Buffer, indices: Sequence[Expr], value: Expr) -> None:
+    def store(
+        self, buffer: Buffer, indices: Sequence[Expr], value: Expr, *, stream: bool = False
+    ) -> None:
         stored = self.evaluate(value)
         if buffer.scope == "register":
             lanes = self.lanes if self.is_vector_index(indices) else 0
@@ -201,7 +205,9 @@ class ValueWriter(IndexWriter):
         else:
             stored = self.f.splat(stored, self.lanes)
             step, rest = self.per_lane(form)
-            if rest is not None and step == 1:
+            if rest is not None and step == 1 and stream and buffer.dtype is not bool_:
+                self.stream_at(buffer, rest, stored)
+            elif rest is not None and step == 1:
                 self.store_at(buffer, rest, stored)
             else:
                 for n in range(self.lanes):
@@ -218,6 +224,30 @@ class ValueWriter(IndexWriter):
             self.f.line(f"store {kind} {name}, ptr {pointer}, align 1")
         else:
             self.f.line(f"store {value}, ptr {pointer}, align {buffer.dtype.itemsize}")
+
+    def stream_at(self, buffer: Buffer, form: Affine, value: Operand) -> None:
+        """A store of a vector that goes past the caches if its address is aligned."""
+        pointer = self.pointer(buffer, form, self.here)
+        nbytes = self.lanes * buffer.dtype.itemsize
+        address = self.f.emit(f"ptrtoint ptr {pointer} to i64", i64)
+        below = self.f.binary("and", address, literal(nbytes - 1, i64))
+        for predicate, how in (
+            ("eq", f"align {nbytes}, !nontemporal !{{i32 1}}"),
+            ("ne", f"align {buffer.dtype.itemsize}"),
+        ):
+            decided = self.f.compare(predicate, below, literal(0, i64))
+            self.f.open_branch()
+            self.f.line(f"store {value}, ptr {pointer}, {how}")
+            self.f.close_branch(decided)
+        self.streams = True
+
+    def lead(self, buffer: Buffer, lanes: int) -> Operand:
+        """Elements from the start of a buffer to the first aligned address of a vector."""
+        base, size = self.storage.base(buffer), buffer.dtype.itemsize
+        address = self.f.emit(f"ptrtoint ptr {base} to i64", i64)
+        negated = self.f.binary("sub", literal(0, i64), address)
+        nbytes = self.f.binary("and", negated, literal(lanes * size - 1, i64))
+        return self.f.binary("udiv", nbytes, literal(size, i64))
 
     # ------------------------------------------------------------------------------- masks
     def first_lanes(self, condition: Expr) -> int | None:

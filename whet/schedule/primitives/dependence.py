@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from whet.ir.affine import Affine, affine, combine, free_symbols, interval
 from whet.ir.bounds import Interval
 from whet.ir.expr import Binary, Call, Expr, Read, Var
-from whet.ir.program import Buffer, If, Let, Loop, Prefetch, Stmt, Store, While, row_major
+from whet.ir.program import Align, Buffer, If, Let, Loop, Prefetch, Stmt, Store, While, row_major
 from whet.ir.simplify import simplify
 from whet.ir.tensor import subexpressions
 from whet.schedule.primitives.tree import (
@@ -81,7 +81,7 @@ def _inner_extents(body: Sequence[Stmt]) -> dict[Var, int] | None:
     inside = list(walk(body))
     loops = [s for s in inside if isinstance(s, Loop)]
     extents = extents_of(loops)
-    if len(extents) < len(loops) or any(isinstance(s, (While, Let)) for s in inside):
+    if len(extents) < len(loops) or any(isinstance(s, (While, Let, Align)) for s in inside):
         return None
     return extents
 

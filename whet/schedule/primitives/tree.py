@@ -16,6 +16,7 @@ from whet.ir.affine import substitute
 from whet.ir.bounds import Interval, Ranges
 from whet.ir.expr import Const, Expr, Read, Var
 from whet.ir.program import (
+    Align,
     Allocate,
     Buffer,
     If,
@@ -41,8 +42,8 @@ Change = Callable[[Stmt], Sequence[Stmt] | None]
 def blocks_of(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks of statements inside a statement."""
     match stmt:
-        case Loop(body=body) | While(body=body) | Let(body=body) | Allocate(body=body):
-            return (body,)
+        case Loop(body=b) | While(body=b) | Let(body=b) | Align(body=b) | Allocate(body=b):
+            return (b,)
         case If(then=then, other=other):
             return (then, other)
     return ()
@@ -51,7 +52,7 @@ def blocks_of(stmt: Stmt) -> tuple[Block, ...]:
 def with_blocks(stmt: Stmt, blocks: Sequence[Block]) -> Stmt:
     """The same statement around other blocks."""
     match stmt:
-        case Loop() | While() | Let() | Allocate():
+        case Loop() | While() | Let() | Align() | Allocate():
             return with_fields(stmt, body=blocks[0])
         case If():
             return with_fields(stmt, then=blocks[0], other=blocks[1])
@@ -187,10 +188,10 @@ def map_block(
 
     def visit(stmt: Stmt) -> Stmt:
         match stmt:
-            case Store(buffer=buffer, indices=indices, value=stored):
+            case Store(buffer=buffer, indices=indices, value=stored, stream=stream):
                 if place is not None:
                     buffer, indices = place(buffer, indices)
-                return Store(buffer, tuple(map(value, indices)), value(stored))
+                return Store(buffer, tuple(map(value, indices)), value(stored), stream)
             case Prefetch(buffer=buffer, indices=indices):
                 return Prefetch(buffer, tuple(map(value, indices)))
             case Loop(extent=extent):
