@@ -8,6 +8,7 @@ interrupted goes on where it was; the result does not depend on shards, workers 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import tempfile
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ BYTES_PER_GRAPH = 32
 """Marks for all graphs; fingerprint, applications and order of those that are not alone."""
 DEFAULT_MEMORY = 2 << 30
 """What a shard may need beside the tables."""
+BATCH = 1 << 14
+"""Pairs whose terms one task reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +74,26 @@ class Generation:
 
 @dataclass(slots=True)
 class _Steps:
-    """Progress over the rounds of evaluation and counting, and then over the shards."""
+    """Progress over the rounds of evaluation and counting, then the shards, then the reading."""
 
     before: int
     report: Progress | None
+    shards: int = 1
     done: int = 0
 
     def advance(self) -> None:
-        self.done += 1
-        if self.report is not None:
-            self.report(self.done, self.before + 1)
+        self._tell(self.done + 1)
 
-    def then(self, done: int, total: int) -> None:
+    def in_shards(self, done: int, total: int) -> None:
+        self._tell(self.before + done)
+
+    def finish(self) -> None:
+        self._tell(self.before + self.shards + 1)
+
+    def _tell(self, done: int) -> None:
+        self.done = done
         if self.report is not None:
-            self.report(self.before + done, self.before + total)
+            self.report(done, self.before + self.shards + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +118,22 @@ class _Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
-    """What a worker found: equations by key (see `structure`), and counts by size."""
+class _ShardPairs:
+    """The pairs of a shard, one for every key (see `structure`), and how many there were."""
 
+    keys: Array
+    sides: Array
+    """[n, 2, size] the applications of both graphs, ended by ABSENT."""
     raw: Array
     disjoint: Array
-    chosen: dict[int, _Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Pairs of different keys whose terms are to be read."""
+
+    shard: _Shard
+    sides: Array
 
 
 Order = tuple[int, ...]
@@ -156,35 +175,38 @@ def generate(
             _Shard(str(here), graphs, n, shards, tuple(lexicon.ops), symbols, pool.kinds)
             for n in range(shards)
         ]
+        steps.shards = shards
         if shards == 1 and folder is None:
-            shares = [_share(tables, _shard_pairs(tables, tasks[0]), tasks[0])]
+            shares = [_shard_pairs(tables, tasks[0])]
+            choices = _read(tables, _Batch(tasks[0], shares[0].sides))
         else:
             if not (here / COMPLETE).exists():
                 tables.save(here)
             del tables
-            shares = (executor or Serial()).map(_run_shard, tasks, progress=steps.then)
+            workers = executor or Serial()
+            workers.map(_run_shard, tasks, progress=steps.in_shards)
+            # Most equations are in several shards: they are read once.
+            shares = [_stored(task) for task in tasks]
+            sides = _first_of_keys(shares)
+            batches = [_Batch(tasks[0], sides[n : n + BATCH]) for n in range(0, len(sides), BATCH)]
+            choices = [c for some in workers.map(_run_batch, batches) for c in some]
+    steps.finish()
     raw = np.sum([s.raw for s in shares], axis=0)
     disjoint = np.sum([s.disjoint for s in shares], axis=0)
     counts = tuple(
         Counts(n, found.sequences, found.canonical, found.visited, int(raw[n]), int(disjoint[n]))
         for n, found in enumerate(numbers, start=1)
     )
-    return Generation(pool.name, counts, _merged(trivial, shares, lexicon))
+    return Generation(pool.name, counts, _merged(trivial, choices, lexicon))
 
 
 def _merged(
-    trivial: list[Found], shares: list[_Share], lexicon: Lexicon
+    trivial: list[Found], choices: list[_Choice], lexicon: Lexicon
 ) -> dict[str, tuple[Found, ...]]:
-    """The equations of all shards and the identities, by canonical text."""
-    # Which of many is kept must not depend on shards: first by key, then by text and ranks.
-    by_key: dict[int, _Choice] = {}
-    for share in shares:
-        for key, choice in share.chosen.items():
-            if key not in by_key or choice[0] < by_key[key][0]:
-                by_key[key] = choice
-    choices = [((), canonical_text(equation, lexicon), equation) for equation in trivial]
+    """The equations of all pairs and the identities, by canonical text."""
+    first = [((), canonical_text(equation, lexicon), equation) for equation in trivial]
     kept: dict[tuple[str, Shape], tuple[Order, Found]] = {}
-    for order, text, equation in (*choices, *by_key.values()):
+    for order, text, equation in itertools.chain(first, choices):
         place = (text, equation.ranks)
         if place not in kept or order < kept[place][0]:
             kept[place] = (order, equation)
@@ -195,61 +217,70 @@ def _merged(
 
 
 # -------------------------------------------------------------------------------------- shards
-@dataclass(frozen=True, slots=True)
-class _ShardPairs:
-    """The pairs of a shard, one for every key, and how many there were."""
-
-    graphs: Array
-    pairs: Array
-    keys: Array
-    raw: Array
-    disjoint: Array
-
-
 def _shard_pairs(tables: Tables, task: _Shard) -> _ShardPairs:
     found = equal_pairs(tables, task.graphs // task.shards, shard=task.shard, shards=task.shards)
     operators = (found.graphs != ABSENT).sum(axis=1)
     larger = operators[found.pairs].max(axis=1, initial=0)
     disjoint = np.bincount(larger, minlength=tables.size + 1)
     keys = pair_keys(tables, found.graphs, found.pairs, task.symbols, task.kinds, task.lexicon())
-    # Of several pairs of a key, the one whose applications come first.
-    columns = found.graphs[found.pairs].reshape(len(found.pairs), 2 * tables.size)
+    sides = found.graphs[found.pairs]
+    first = _firsts(keys, sides)
+    return _ShardPairs(keys[first], sides[first], found.raw, disjoint)
+
+
+def _firsts(keys: Array, sides: Array) -> Array:
+    """Of several pairs of a key, the number of the one whose applications come first."""
+    columns = sides.reshape(len(sides), sides.shape[1] * sides.shape[2])
     order = np.lexsort((*columns.T[::-1], keys))
-    first = order[np.diff(keys[order], prepend=NO_KEY) != 0]
-    used, rows = np.unique(found.pairs[first], return_inverse=True)
-    rows = rows.reshape(-1, 2)
-    return _ShardPairs(found.graphs[used], rows, keys[first], found.raw, disjoint)
+    first: Array = order[np.diff(keys[order], prepend=NO_KEY) != 0]
+    return first
 
 
-def _share(tables: Tables, found: _ShardPairs, task: _Shard) -> _Share:
-    """The equations of the pairs, up to renaming."""
-    used = np.unique(found.graphs)
+def _first_of_keys(shares: list[_ShardPairs]) -> Array:
+    """The pairs of all shards, one for every key."""
+    sides = np.concatenate([s.sides for s in shares])
+    return np.asarray(sides[_firsts(np.concatenate([s.keys for s in shares]), sides)])
+
+
+def _read(tables: Tables, batch: _Batch) -> list[_Choice]:
+    """The equations of the pairs, with their texts."""
+    used = np.unique(batch.sides)
+    task = batch.shard
     reader = TermReader(tables, used[used != ABSENT], task.symbols, task.kinds)
     lexicon = task.lexicon()
-    graphs = found.graphs.tolist()
-    sides = [reader.outputs(g) for g in graphs]
-    chosen: dict[int, _Choice] = {}
-    for (first, second), key in zip(found.pairs.tolist(), found.keys.tolist(), strict=True):
-        equation = reader.pair(sides[first], sides[second])
+    # A graph is in two pairs on average.
+    graphs, rows = np.unique(batch.sides.reshape(-1, tables.size), axis=0, return_inverse=True)
+    outputs = [reader.outputs(g) for g in graphs.tolist()]
+    orders = batch.sides.reshape(-1, 2 * tables.size).tolist()
+    choices = []
+    for order, (first, second) in zip(orders, rows.reshape(-1, 2).tolist(), strict=True):
+        equation = reader.pair(outputs[first], outputs[second])
         assert equation is not None, "a key for graphs of different outputs"
-        order = (*graphs[first], *graphs[second])
-        chosen[key] = (order, canonical_text(equation, lexicon), equation)
-    return _Share(found.raw, found.disjoint, chosen)
+        choices.append((tuple(order), canonical_text(equation, lexicon), equation))
+    return choices
 
 
-def _run_shard(task: _Shard) -> _Share:
-    """The share of one shard; its pairs are kept in a file and read from there if it exists."""
-    folder = Path(task.folder)
-    tables = Tables.load(folder)
-    path = folder / f"shard-{task.shard}-of-{task.shards}.npz"
+def _run_batch(batch: _Batch) -> list[_Choice]:
+    return _read(Tables.load(Path(batch.shard.folder)), batch)
+
+
+def _run_shard(task: _Shard) -> None:
+    """Store the pairs of one shard, if they are not stored yet."""
+    path = _path(task)
     if not path.exists():
-        found = _shard_pairs(tables, task)
+        found = _shard_pairs(Tables.load(path.parent), task)
         partial = path.with_suffix(".partial.npz")
         np.savez(partial, **{f.name: getattr(found, f.name) for f in dataclasses.fields(found)})
         partial.rename(path)
-    with np.load(path, allow_pickle=False) as file:
-        found = _ShardPairs(**file)
-    return _share(tables, found, task)
+
+
+def _stored(task: _Shard) -> _ShardPairs:
+    with np.load(_path(task), allow_pickle=False) as file:
+        return _ShardPairs(**file)
+
+
+def _path(task: _Shard) -> Path:
+    return Path(task.folder) / f"shard-{task.shard}-of-{task.shards}.npz"
 
 
 @contextmanager

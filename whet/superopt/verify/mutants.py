@@ -96,23 +96,29 @@ def find_and_judge(
     progress: Progress | None = None,
 ) -> list[Kills]:
     """What the gates say about at least `wanted` mutants, if the rules have so many."""
-    share = -(-wanted // len(rules))
-    found = executor.map(judge_mutants, [(r, seed, share) for r in rules], progress=progress)
+    shares = _shares(wanted, len(rules))
+    tasks = [(r, seed, 0, n) for r, n in zip(rules, shares)]
+    found = executor.map(judge_mutants, tasks, progress=progress)
     missing = wanted - sum(map(len, found))
-    able = [n for n, kills in enumerate(found) if len(kills) == share]
+    able = [n for n, kills in enumerate(found) if len(kills) == shares[n]]
     if missing > 0 and able:
         # Small rules have few variants: the others make up for them.
-        more = share + -(-missing // len(able))
-        tasks = [(rules[n], seed, more) for n in able]
-        for n, kills in zip(able, executor.map(judge_mutants, tasks, progress=progress)):
-            found[n] = kills
+        more = zip(able, _shares(missing, len(able)))
+        tasks = [(rules[n], seed, shares[n], shares[n] + k) for n, k in more if k]
+        found += executor.map(judge_mutants, tasks, progress=progress)
     return [k for kills in found for k in kills]
 
 
-def judge_mutants(task: tuple[Rule, int, int]) -> tuple[Kills, ...]:
-    """For an executor: what the gates say about mutants of a rule (rule, seed, how many)."""
-    rule, seed, limit = task
-    return tuple(judge(m, shared_prover(), seed) for m in mutants(rule, seed, limit))
+def _shares(wanted: int, rules: int) -> list[int]:
+    """How many mutants of each rule: as even as can be, and `wanted` in all."""
+    return [wanted * (n + 1) // rules - wanted * n // rules for n in range(rules)]
+
+
+def judge_mutants(task: tuple[Rule, int, int, int]) -> tuple[Kills, ...]:
+    """For an executor: what the gates say about mutants of a rule (rule, seed, from, to)."""
+    rule, seed, first, end = task
+    chosen = itertools.islice(mutants(rule, seed, end), first, None)
+    return tuple(judge(m, shared_prover(), seed) for m in chosen)
 
 
 def judge(mutant: Mutant, prover: Prover, seed: int = 0) -> Kills:
