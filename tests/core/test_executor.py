@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 
+from whet.core import ray_executor
 from whet.core.errors import WhetError
 from whet.core.executor import Cancelled, Executor, LocalProcesses, Serial
 
@@ -63,6 +64,31 @@ class TestExecutor:
 def test_a_dead_worker_is_reported() -> None:
     with pytest.raises(WhetError, match="WH1004 a worker process ended before its work was done"):
         LocalProcesses(1).map(die, [1])
+
+
+class StartsTooSlowly:
+    """In place of Ray: what its `init` raises when a node does not come up in time."""
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, *arguments: object, **options: object) -> None:
+        raise Exception("The current node timed out during startup.\nmore")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (None, r"WH1006 a local Ray did not start: The current node timed out during startup\."),
+        ("ray://far", "WH1006 no Ray cluster was reached at ray://far: The current node"),
+    ],
+)
+def test_a_ray_that_does_not_start_is_reported(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, message: str
+) -> None:
+    monkeypatch.setattr(ray_executor, "_ray", StartsTooSlowly)
+    with pytest.raises(WhetError, match=message):
+        ray_executor.RayCluster(address).map(square, [1])
 
 
 def test_workers_need_functions_they_can_import() -> None:

@@ -16,6 +16,7 @@ CODES: dict[str, str] = {
     "WH1003": "A cached or measured description of the machine is damaged.",
     "WH1004": "A worker process ended before its work was done.",
     "WH1005": "There is not enough memory.",
+    "WH1006": "Ray could not be started or reached.",
     # WH11: operators and their types
     "WH1101": "An operator was given the wrong number of inputs.",
     "WH1102": "The shapes of an operator's inputs do not fit together.",

@@ -37,8 +37,7 @@ class RayCluster:
             return []
         ray = _ray()
         if not ray.is_initialized():
-            own = {} if self.address else {"num_cpus": self.workers or None}
-            ray.init(self.address, include_dashboard=False, log_to_driver=False, **own)
+            self._start(ray)
         task = ray.remote(function)
         limit = self.workers or int(ray.cluster_resources().get("CPU", 1))
         results: dict[int, R] = {}
@@ -56,6 +55,18 @@ class RayCluster:
                 if progress is not None:
                     progress(len(results), len(items))
         return [results[n] for n in range(len(items))]
+
+    def _start(self, ray: Any) -> None:
+        own = {} if self.address else {"num_cpus": self.workers or None}
+        try:
+            ray.init(self.address, include_dashboard=False, log_to_driver=False, **own)
+        except Exception as error:
+            # A node that does not come up in time is a plain Exception in Ray.
+            problem = str(error).partition("\n")[0]
+            if self.address:
+                fail("WH1006", f"no Ray cluster was reached at {self.address}: {problem}")
+            hint = "try again when the machine is less busy, or use --executor processes"
+            fail("WH1006", f"a local Ray did not start: {problem}", hint=hint)
 
 
 def _result(ray: Any, reference: Any) -> Any:
