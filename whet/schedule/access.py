@@ -101,6 +101,17 @@ def flat_buffer(buffer: Buffer) -> Buffer:
     return Buffer(buffer.name, (max(reach, 1),), buffer.dtype)
 
 
+def bordered_buffer(buffer: Buffer, border: Border) -> Buffer:
+    """A buffer together with the zeros around it in memory: element 0 is the first zero.
+
+    x: f32[14, 14] with a border of 1   ->   x: f32[16, 16], x[i, j] being x[i + 1, j + 1] there
+    """
+    strides = buffer.element_strides
+    shape = tuple(low + extent + high for extent, (low, high) in zip(buffer.shape, border))
+    first = buffer.offset - sum(low * step for (low, _), step in zip(border, strides))
+    return Buffer(buffer.name, shape, buffer.dtype, strides, first)
+
+
 def guard_is_needless(e: Select, task: Task, extents: dict[Expr, int]) -> bool:
     """True for a bounds check whose failing side reads zeros that memory holds anyway."""
     read = e.then

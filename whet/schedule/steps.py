@@ -21,7 +21,7 @@ from typing import Any, Union
 from whet.core.errors import ScheduleError, WhetError, check, fail
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Tensor
-from whet.schedule.access import flat_buffer
+from whet.schedule.access import bordered_buffer
 from whet.schedule.kernel import Kernel
 from whet.schedule.primitives import PRIMITIVES, naive_program, rewrite_layout
 from whet.tasks.task import Task
@@ -137,7 +137,8 @@ def replay_steps(trace: Trace, task: Task, name: str = "kernel") -> Kernel:
                 error.code, error.message, details=(*error.details, where), hint=error.hint
             ) from error
     behind: dict[Buffer, Tensor] = {task.buffers[t]: t for t in task.inputs} | packed
-    behind |= {flat_buffer(task.buffers[t]): t for t in task.inputs if t in task.borders}
+    behind |= {bordered_buffer(task.buffers[t], task.borders[t]): t
+               for t in task.inputs if t in task.borders}  # fmt: skip
     return Kernel(program, tuple(behind[b] for b in program.inputs), task.outputs)
 
 

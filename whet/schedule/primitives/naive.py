@@ -20,14 +20,13 @@ from whet.ir.expr import Axis, Expr, Read, Reduce, Select, Var, as_expr, const, 
 from whet.ir.program import Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import (
-    address_form,
+    bordered_buffer,
     extents_of,
-    flat_buffer,
     guard_is_needless,
     map_expr,
 )
 from whet.schedule.nest import identity_element, loop
-from whet.schedule.primitives.tree import Names, reads_in, strides_like
+from whet.schedule.primitives.tree import Names, strides_like
 from whet.schedule.spatial import combine
 from whet.tasks.task import Task
 
@@ -43,10 +42,11 @@ class _Writer:
         self.buffers: dict[Tensor, Buffer] = dict(task.buffers)
         self.workspace: list[Buffer] = []
         outputs = tuple(task.buffers[t] for t in task.outputs)
-        inputs = tuple(task.buffers[t] for t in task.inputs)
-        self.names = Names(Program(name, inputs, outputs, ()))
+        self.buffers |= {t: bordered_buffer(task.buffers[t], task.borders[t])
+                         for t in task.inputs if t in task.borders}  # fmt: skip
+        self.inputs = tuple(self.buffers[t] for t in task.inputs)
+        self.names = Names(Program(name, self.inputs, outputs, ()))
         self.body: list[Stmt] = []
-        self.flat: dict[Tensor, Buffer] = {}
         self.extents: dict[Expr, int] = {}
 
     def program(self) -> Program:
@@ -54,14 +54,7 @@ class _Writer:
             if isinstance(stage, Compute):
                 self.stage(stage)
         outputs = tuple(self.task.buffers[t] for t in self.task.outputs)
-        read = {r.tensor for r in reads_in(self.body)}
-        inputs: list[Buffer] = []
-        for tensor in self.task.inputs:
-            # An input that is read at addresses alone has no indices any more.
-            plain, flat = self.task.buffers[tensor], self.flat.get(tensor)
-            inputs += [plain] if flat is None or plain in read else []
-            inputs += [flat] if flat is not None else []
-        return Program(self.name, tuple(inputs), outputs, tuple(self.body), tuple(self.workspace))
+        return Program(self.name, self.inputs, outputs, tuple(self.body), tuple(self.workspace))
 
     def stage(self, stage: Compute) -> None:
         self.extents = extents_of(stage)
@@ -97,19 +90,19 @@ class _Writer:
     def placed(self, e: Expr) -> Expr:
         """Reads of tensors as reads of their buffers.
 
-        Where a border of zeros makes a bounds check needless, memory is read at its address.
+        Where a border of zeros makes a bounds check needless, the zeros are read.
         """
 
         def change(x: Expr) -> Expr | None:
             if isinstance(x, Select) and guard_is_needless(x, self.task, self.extents):
                 x = x.then
                 assert isinstance(x, Read)
-                if x.tensor in self.task.borders:
-                    buffer = self.task.buffers[x.tensor]
-                    flat = self.flat.setdefault(x.tensor, flat_buffer(buffer))
-                    return Read(flat, (address_form(buffer, x.indices).expr(),))
             if isinstance(x, Read) and x.tensor in self.buffers:
-                return Read(self.buffers[x.tensor], tuple(self.placed(i) for i in x.indices))
+                at = tuple(self.placed(i) for i in x.indices)
+                if x.tensor in self.task.inputs and x.tensor in self.task.borders:
+                    border = self.task.borders[x.tensor]
+                    at = tuple(i + low if low else i for i, (low, _) in zip(at, border))
+                return Read(self.buffers[x.tensor], at)
             return None
 
         return map_expr(e, change)

@@ -34,7 +34,7 @@ def writes_agree(loops: Sequence[Loop]) -> bool:
         return False
     # Loops that are in no place only repeat what is done: iterations agree step by step.
     placed = {v for s in stores_in(body) for i in s.indices for v in free_symbols(i)}
-    made = _Shifts(own, {b: inside & placed for b, inside in around.items()})
+    made = _Shifts(own, {b: inside & placed for b, inside in around.items()}, stores_in(body))
     equations = [e for store, under in _stores(body, ()) for e in made.equations(store, under)]
     found = [e for e in equations if e is not None]
     return len(found) == len(equations) and made.solve(found)
@@ -83,8 +83,15 @@ class _Shifts:
     loops around the buffer.
     """
 
-    def __init__(self, own: frozenset[Expr], around: Mapping[Buffer, frozenset[Expr]]) -> None:
+    def __init__(
+        self,
+        own: frozenset[Expr],
+        around: Mapping[Buffer, frozenset[Expr]],
+        stores: Sequence[Store],
+    ) -> None:
         self.own, self.around = own, around
+        self.atoms = {a for s in stores for i in s.indices for a, _ in affine(i).terms}
+        """What places are sums of."""
         self.found: dict[Place, Affine] = {}
         self.beside: dict[Buffer, list[tuple[Affine, Unknown]]] = {b: [] for b in around}
         """Positions that a buffer's contents depend on and that its own indices do not show,
@@ -95,12 +102,27 @@ class _Shifts:
         places = [affine(i) for i in store.indices]
         plain = all(self.is_plain(p) for p in places)
         for index, read in _positions([*under, store.value]):
-            form = affine(index)
             own: Unknown = ((read, 1),) if read is not None and read[0] in self.around else ()
             hidden = self.beside[own[0][0][0]] if own else []
-            for position, shifts in ((form, own), *hidden):
+            forms = [affine(index)] if own else self.parts(index)
+            for position, shifts in (*((form, own) for form in forms), *hidden):
                 linear = plain and self.is_plain(position)
                 yield self.equation(store, places, position, shifts) if linear else None
+
+    def parts(self, index: Expr) -> Iterator[Affine]:
+        """Linear forms that an index is a function of.
+
+        (8 * o + i) // 5 * 3 + k   ->   k, 8 * o + i     (channels of a group)
+        """
+        form = affine(index)
+        mixed = [a for a, _ in form.terms
+                 if a not in self.atoms and not free_symbols(a) <= self.own]  # fmt: skip
+        yield Affine(tuple(t for t in form.terms if t[0] not in mixed), form.constant)
+        for atom in mixed:
+            if not atom.children():
+                yield Affine(((atom, 1),), 0)
+            for part in atom.children():
+                yield from self.parts(part)
 
     def is_plain(self, form: Affine) -> bool:
         """True when nothing mixes the iteration with loops inside it, but for sums."""
