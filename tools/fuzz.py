@@ -23,14 +23,18 @@ def main() -> int:
     faulthandler.enable()
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     total: dict[str, int] = {}
+    refused = 0
     seed = FIRST_SEED
     while sum(total.values()) < wanted:
         print(f"\rseed {seed}, {sum(total.values())} kernels", end="", flush=True)
-        for name, count in check_random(seed, every=True).drawn.items():
+        schedule = check_random(seed, every=True)
+        refused += schedule.refused
+        for name, count in schedule.drawn.items():
             total[name] = total.get(name, 0) + count
         seed += 1
     shown = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
     print(f"\r{sum(total.values())} kernels of {seed - FIRST_SEED} graphs agree: {shown}")
+    print(f"{refused} candidates were refused when they were lowered")
     return 0
 
 

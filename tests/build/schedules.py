@@ -9,7 +9,7 @@ import numpy as np
 from tests.build.comparing import NO_CACHE, TARGET, guarded_results
 from tests.build.random_graphs import random_graph
 from whet.build.native import build
-from whet.core.errors import NoCodeError
+from whet.core.errors import NoCodeError, ScheduleError
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
@@ -39,6 +39,7 @@ class RandomSchedule:
         self.rng, self.threads, self.target = rng, threads, target
         self.sketches = [s for s in SKETCHES.values() if every or drafts_default(s)]
         self.drawn: dict[str, int] = {}
+        self.refused = 0
         self.shown: list[str] = []
 
     def __call__(self, task: Task, name: str) -> Kernel:
@@ -51,9 +52,16 @@ class RandomSchedule:
                 continue
             row = int(self.rng.integers(count))
             holes = {hole: int(column[row]) for hole, column in population.items()}
+            try:
+                kernel = sketch.lower(form, holes, name)
+            except ScheduleError:
+                if drafts_default(sketch):
+                    raise
+                self.refused += 1  # rules judge structures, the primitives every single row
+                continue
             self.drawn[sketch.name] = self.drawn.get(sketch.name, 0) + 1
             self.shown.append(f"{sketch.name} {holes}")
-            return sketch.lower(form, holes, name)
+            return kernel
         raise NoCodeError("WH1303", "no sketch fits")
 
 
