@@ -89,16 +89,20 @@ def _inner_extents(body: Sequence[Stmt]) -> dict[Var, int] | None:
 def _separate(found: Sequence[Access], own: Mapping[Var, int], inner: Mapping[Var, int]) -> bool:
     """True when accesses of different iterations differ in some index, or in their number."""
     buffer = found[0].buffer
-    ranges: dict[Expr, Interval] = {
-        v: Interval(0, n - 1) for v, n in (*own.items(), *inner.items())
-    }
+    wanted = {v for v, n in own.items() if n > 1}
     separated: set[Var] = set()
     for dim in range(len(buffer.shape)):
         separated |= _separated([affine(a.indices[dim]) for a in found], own, inner)
+    if separated >= wanted:
+        return True
+    # Most nests are done by now: to simplify numbers of elements is the most expensive part.
+    ranges: dict[Expr, Interval] = {
+        v: Interval(0, n - 1) for v, n in (*own.items(), *inner.items())
+    }
     steps = row_major(buffer.shape)
     flat = [combine([(affine(i), s) for i, s in zip(a.indices, steps)]).expr() for a in found]
     separated |= _separated([affine(simplify(e, ranges)) for e in flat], own, inner)
-    return separated >= {v for v, n in own.items() if n > 1}
+    return separated >= wanted
 
 
 def _separated(
