@@ -85,8 +85,10 @@ class Staged:
 class StagedTiling:
     """The holes: rows and vectors per tile, lanes, rows per block, blocks per parallel step.
 
-    With `ahead`, a block is copied before the one in front of it is computed: loads would
-    otherwise have to wait until what has just been stored has reached the cache.
+    With `ahead` 1, a block is copied before the one in front of it is computed: loads would
+    otherwise have to wait until what has just been stored has reached the cache.  With `ahead` 2,
+    a block is copied tile by tile, each before the one in front of it is computed, so that copying
+    and computing overlap and no row is copied twice.
     """
 
     px: int
@@ -160,47 +162,71 @@ def lower_staged(s: Staged, t: StagedTiling, name: str) -> Kernel:
     total = math.prod(a.extent for a in s.outer) * blocks
     steps = -(-total // t.blocks_per_step)
     p, n = Var("p"), Var("n")
-    memory = Buffer("copy", (copy.size * (1 + t.ahead),), s.window.read.dtype)
+    memory = Buffer("copy", (copy.size * (2 if t.ahead == 1 else 1),), s.window.read.dtype)
 
     def place(number: Expr) -> dict[Expr, Expr]:
         """Where the block of a step is, in the image and in memory."""
         exact = total % t.blocks_per_step == 0 and number is n
         block = within_count(p * t.blocks_per_step + number, total, exact=exact)
         top = start_of(block % blocks, t.rows, s.height)
-        base = number % 2 * copy.size if t.ahead else as_expr(0)
+        base = number % 2 * copy.size if t.ahead == 1 else as_expr(0)
         return {**split_index(block // blocks, s.outer), TOP: top, BASE: base}
 
     compute = _compute(s, t, copy, memory, place(n))
-    fill = _fill(s, copy, memory, place(n + 1 if t.ahead else n))
-    first = _fill(s, copy, memory, place(as_expr(0))) if t.ahead else []
+    height = tile_rows(s, t) if t.ahead == 2 else copy.rows
+    fill = _fill(s, copy, memory, place(n + 1 if t.ahead == 1 else n), height)
+    first = _fill(s, copy, memory, place(as_expr(0)), height) if t.ahead == 1 else []
     inner = Allocate(memory, (*first, loop(n, t.blocks_per_step, *fill, *compute)))
     whole = (loop(p, steps, inner, kind="parallel"),)
     inputs, arguments = arguments_of(s.task, whole, {})
     return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
 
 
-def _fill(s: Staged, copy: Copy, memory: Buffer, where: dict[Expr, Expr]) -> list[Stmt]:
-    """Bring the rows of the image that the block there needs, with zeros around them."""
-    r, top, base = Var("r"), where[TOP], where[BASE]
+def tile_rows(s: Staged, t: StagedTiling) -> int:
+    """How many rows of the copy a tile reads."""
+    return copy_of(s, t.lanes, t.px).rows
+
+
+def _fill(
+    s: Staged, copy: Copy, memory: Buffer, where: dict[Expr, Expr], height: int
+) -> list[Stmt]:
+    """Bring the first rows of the image that the block there needs, with zeros around them."""
+    base = where[BASE]
+    before = [
+        x
+        for f in range(copy.phases)
+        for x in _outside(s, copy, memory, base + f * copy.plane, copy.before)
+    ]
+    return [*before, _fill_rows(s, copy, memory, where, as_expr(0), height)]
+
+
+def _fill_rows(
+    s: Staged,
+    copy: Copy,
+    memory: Buffer,
+    where: dict[Expr, Expr],
+    first: Expr,
+    height: int,
+) -> Stmt:
+    """Bring so many rows of the copy from row `first` on."""
+    k, top, base = Var("r"), where[TOP], where[BASE]
+    r = first + k
     outer: dict[Expr, Expr] = {axis: where[axis] for axis in s.outer}
     start = base + copy.before + r * copy.pitch
-    before = [
-        _outside(s, copy, memory, base + f * copy.plane, copy.before) for f in range(copy.phases)
-    ]
     inside: list[Stmt] = []
     for f in range(copy.phases):
         inside += _copy_row(
             s, copy, memory, outer, start + f * copy.plane, f, row_of_image(s, top, r)
         )
     if s.rows is None:
-        return [x for rows in before for x in rows] + [loop(r, 1, *inside)]
+        return loop(k, 1, *inside)
     row = row_of_image(s, top, r)
-    height = s.window.read.tensor.shape[s.rows.dim]
+    end = s.window.read.tensor.shape[s.rows.dim]
     checks: list[Expr] = []
     if s.rows.low < 0:
         checks.append(row >= 0)
-    if (s.height - 1) * s.rows.step + s.rows.high >= height:
-        checks.append(row < height)
+    if (s.height - 1) * s.rows.step + s.rows.high >= end:
+        checks.append(row < end)
     body: tuple[Stmt, ...] = tuple(inside)
     if checks:
         condition = checks[0] if len(checks) == 1 else binary("and", *checks)
@@ -210,7 +236,7 @@ def _fill(s: Staged, copy: Copy, memory: Buffer, where: dict[Expr, Expr]) -> lis
             for x in _outside(s, copy, memory, start + f * copy.plane, copy.pitch)
         ]
         body = (If(condition, body, tuple(empty)),)
-    return [x for rows in before for x in rows] + [loop(r, copy.rows, *body)]
+    return loop(k, height, *body)
 
 
 def row_of_image(s: Staged, top: Expr, r: Expr) -> Expr:
@@ -301,7 +327,12 @@ def _compute(
     store: Stmt = Store(s.stage.target, (substitute(s.stage.address, where),), final)
     if s.width < width:
         store = If(lane < s.width, (store,))
-    nest: Stmt = loop(io, tiles, loop(jo, panels, *statements, tile(store)))
+    ahead: list[Stmt] = []
+    if t.ahead == 2 and s.rows is not None and tiles > 1:
+        fresh = t.px * s.rows.step
+        below = start_of(io + 1, t.px, t.rows) * s.rows.step + tile_rows(s, t) - fresh
+        ahead = [If(io < tiles - 1, (_fill_rows(s, copy, memory, env, below, fresh),))]
+    nest: Stmt = loop(io, tiles, *ahead, loop(jo, panels, *statements, tile(store)))
     for register in make.registers:
         nest = Allocate(register, (nest,))
     return [nest]

@@ -40,6 +40,8 @@ PARTING_SLOTS = 1.0
 """The same for what parts a vector's share of even from odd columns."""
 HIDDEN = 0.6
 """How much of the shorter of copying and computing goes on while the longer one does."""
+HIDDEN_BY_TILES = 0.9
+"""The same where a tile is copied while the one in front of it is computed, but for the first."""
 CROWDED = 0.4
 """How much slower it gets as the copy leaves less of the first cache to what streams through."""
 STALL_CYCLES = 35.0
@@ -71,8 +73,11 @@ def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
                         continue
                     total = outer * -(-s.height // rows)
                     shares = halvings(total) if threads > 1 else [total]
+                    # What is copied tile by tile leaves room for what streams through meanwhile.
+                    roomy = 2 * copied <= target.l1d_bytes
+                    by_tiles = (2,) if s.rows is not None and rows >= 2 * px and roomy else ()
                     found += [(px, nv, lanes, rows, share, ahead) for share in shares
-                              for ahead in ((0, 1) if share > 1 else (0,))]  # fmt: skip
+                              for ahead in ((0, 1) if share > 1 else (0,)) + by_tiles]  # fmt: skip
     return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
 
 
@@ -84,7 +89,8 @@ def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array
     shape = np.stack([*(holes[n] for n in NAMES[:4]), ahead])
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
     per_block = np.array([_block_cycles(s, target, *map(int, x)) for x in shapes.T])
-    count = steps * (holes["blocks_per_step"] + 0.3 * ahead)  # one more is copied in vain
+    # One block more is copied in vain where whole ones are copied ahead.
+    count = steps * (holes["blocks_per_step"] + 0.3 * (ahead == 1))
     moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
     traffic = traffic_cycles(moving, target)
     cycles = count * per_block[place.reshape(-1)]
@@ -100,11 +106,17 @@ def _block_cycles(
     tiles = -(-rows // px) * -(-s.width // width)
     copied = _copy_cycles(s, target, lanes, rows)
     computed = tiles * _tile_cycles(s, target, px, nv, lanes)
-    size = copy_of(s, lanes, rows).size * (1 + ahead)
+    # Of a block that is copied tile by tile, about half is still to be read.
+    size = copy_of(s, lanes, rows).size * (1, 2, 0.5)[ahead]
     share = size * s.window.read.dtype.itemsize / target.l1d_bytes
     crowded = 1.0 + CROWDED * max(0.0, share - 0.25)
-    busy = max(copied, computed) + (1 - HIDDEN) * min(copied, computed)
-    return crowded * (busy + (1 - ahead) * STALL_CYCLES)
+    first, hidden = 0.0, HIDDEN
+    if ahead == 2:
+        first = copied * copy_of(s, lanes, px).rows / copy_of(s, lanes, rows).rows
+        hidden = HIDDEN_BY_TILES
+    later = copied - first
+    busy = first + max(later, computed) + (1 - hidden) * min(later, computed)
+    return crowded * (busy + (ahead != 1) * STALL_CYCLES)
 
 
 def _copy_cycles(s: Staged, target: Target, lanes: int, rows: int) -> float:

@@ -54,7 +54,7 @@ def staged_nests(
     steps = _Steps(s, holes)
     memory = Buffer("copy", (1,), s.window.read.dtype)
     found: list[Statement] = []
-    for ahead, name in enumerate(("copy", "copy ahead")):
+    for ahead, name in enumerate(("copy", "copy ahead", "copy by tiles")):
         (rows,) = np.nonzero(holes["ahead"] == ahead)
         if len(rows):
             chosen = _Steps(s, {hole: column[rows] for hole, column in holes.items()})
@@ -95,7 +95,8 @@ class _Steps:
         self.pitch = ceil_div(-(-s.image_width // step) + s.border, lanes) * lanes
         self.plane = ceil_div(s.border, lanes) * lanes + self.height * self.pitch
         self.size = step * self.plane + 2 * lanes
-        self.nbytes = self.size * (1 + holes["ahead"]) * s.window.read.dtype.itemsize
+        self.blocks_ahead = (holes["ahead"] == 1).astype(np.int64)
+        self.nbytes = self.size * (1 + self.blocks_ahead) * s.window.read.dtype.itemsize
 
     def outer(self) -> list[Level]:
         per_step, rows = self.holes["blocks_per_step"], self.holes["rows"]
@@ -143,7 +144,7 @@ class _Steps:
         columns, rows = self.s.columns, self.s.rows
         down = 0 if rows is None else rows.step * self.pitch
         strides: dict[str, Array | int] = {
-            "n": self.size * self.holes["ahead"],
+            "n": self.size * self.blocks_ahead,
             "io": start_at(1, self.holes["px"], self.holes["rows"]) * down,
             "jo": start_at(1, self.width, self.s.width),
             "i": down,
@@ -158,7 +159,8 @@ class _Steps:
         return Local(strides, self.nbytes)
 
     def copy(self, name: str, memory: Buffer, phase: int, every: Array) -> Statement:
-        """What is copied ahead is described as if its first block were that of the step."""
+        """What is copied ahead is described as if its first block were that of the step, what is
+        copied tile by tile as if it were copied at once."""
         lanes, width = self.holes["lanes"], width_of_phase(self.s, phase)
         vectors = ceil_div(width, lanes)
         across = np.where(width >= lanes, start_at(1, lanes, width), lanes)
@@ -172,7 +174,7 @@ class _Steps:
             Level("b", vectors, "unroll", {COLUMN: across}, marks=marks),
             Level("lane", lanes, "vector", {COLUMN: 1}),
         ]
-        back = -self.size * self.holes["ahead"]
+        back = -self.size * self.blocks_ahead
         place = Local({"n": back, "r": self.pitch, "b": across, "lane": 1}, self.nbytes)
         store = Store(memory, (as_expr(0),), value)
         return describe(name, store, levels, every, {memory: place}, guarded=True)
