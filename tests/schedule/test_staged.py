@@ -155,3 +155,14 @@ def test_an_image_without_a_border_is_copied_by_rows(stride: int) -> None:
     choice = default_choice(task, PRESETS["x86-64-v4"], 1)
     assert choice.sketch.name == "staged"
     assert choice.holes["px"] > 1
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("px", "rows"), [(1, 2), (2, 5), (4, 11), (3, 6)])
+def test_blocks_copied_tile_by_tile(stride: int, px: int, rows: int) -> None:
+    """Also where the last tile of a block, or the last block, is moved back."""
+    task = depthwise(3, (22, 21), 3, stride, 1, 1)
+    form = find_staged(task)
+    assert form is not None
+    kernel = lower_staged(form, StagedTiling(px, 1, 8, rows, 4, ahead=2), "k")
+    check_native(kernel, task, arrays_for(task), HOST)

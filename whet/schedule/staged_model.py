@@ -40,8 +40,12 @@ PARTING_SLOTS = 1.0
 """The same for what parts a vector's share of even from odd columns."""
 HIDDEN = 0.6
 """How much of the shorter of copying and computing goes on while the longer one does."""
-HIDDEN_BY_TILES = 0.9
-"""The same where a tile is copied while the one in front of it is computed, but for the first."""
+REACH_CYCLES = 150.0
+"""How far the core looks ahead: what is longer overlaps with the rest only in part."""
+BY_TILES = 0.92
+"""How long a block copied tile by tile takes, measured against the sum of its parts."""
+BAND_CYCLES = 6.0
+"""The condition and the addresses around a band of tiles that is copied by itself."""
 CROWDED = 0.4
 """How much slower it gets as the copy leaves less of the first cache to what streams through."""
 STALL_CYCLES = 35.0
@@ -73,12 +77,17 @@ def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
                         continue
                     total = outer * -(-s.height // rows)
                     shares = halvings(total) if threads > 1 else [total]
-                    # What is copied tile by tile leaves room for what streams through meanwhile.
-                    roomy = 2 * copied <= target.l1d_bytes
-                    by_tiles = (2,) if s.rows is not None and rows >= 2 * px and roomy else ()
+                    by_tiles = (2,) if _may_copy_by_tiles(s, target, px, rows, copied) else ()
                     found += [(px, nv, lanes, rows, share, ahead) for share in shares
                               for ahead in ((0, 1) if share > 1 else (0,)) + by_tiles]  # fmt: skip
     return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
+
+
+def _may_copy_by_tiles(s: Staged, target: Target, px: int, rows: int, copied: int) -> bool:
+    """Whether copying may go on while computing does: the first cache has room for what streams
+    through, and no columns are parted, which would take the units that computing needs."""
+    several = s.rows is not None and rows >= 2 * px
+    return several and s.columns.step == 1 and 2 * copied <= target.l1d_bytes
 
 
 def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -105,7 +114,8 @@ def _block_cycles(
     width = nv * lanes
     tiles = -(-rows // px) * -(-s.width // width)
     copied = _copy_cycles(s, target, lanes, rows)
-    computed = tiles * _tile_cycles(s, target, px, nv, lanes)
+    per_tile = _tile_cycles(s, target, px, nv, lanes)
+    computed = tiles * per_tile
     # Of a block that is copied tile by tile, about half is still to be read.
     size = copy_of(s, lanes, rows).size * (1, 2, 0.5)[ahead]
     share = size * s.window.read.dtype.itemsize / target.l1d_bytes
@@ -113,10 +123,12 @@ def _block_cycles(
     first, hidden = 0.0, HIDDEN
     if ahead == 2:
         first = copied * copy_of(s, lanes, px).rows / copy_of(s, lanes, rows).rows
-        hidden = HIDDEN_BY_TILES
-    later = copied - first
+        first += BAND_CYCLES * -(-rows // px)
+        hidden = min(1.0, REACH_CYCLES / (-(-s.width // width) * per_tile))
+    later = max(0.0, copied - first)
     busy = first + max(later, computed) + (1 - hidden) * min(later, computed)
-    return crowded * (busy + (ahead != 1) * STALL_CYCLES)
+    fitted = BY_TILES if ahead == 2 else 1.0
+    return crowded * fitted * (busy + (ahead != 1) * STALL_CYCLES)
 
 
 def _copy_cycles(s: Staged, target: Target, lanes: int, rows: int) -> float:
