@@ -114,14 +114,18 @@ def _traffic(s: Statement, loops: Array, held: set[str], rates: Rates, target: T
 
 def _footprints(access: Access, loops: Array, target: Target) -> Array:
     """[n, depth + 1]: bytes, in whole lines, that the loops from each one inwards touch."""
-    reach = np.abs(access.indices) * (loops[:, :, None] - 1)
-    inner = np.flip(np.cumsum(np.flip(reach, axis=1), axis=1), axis=1)
-    none = np.zeros((len(loops), 1, reach.shape[2]))
-    extents = 1.0 + np.concatenate([inner, none], axis=1)
     line = target.line_bytes / access.element_bytes
-    near = (access.steps == 1)[:, None, :]
-    lines = np.where(near, np.ceil(extents / line), extents)
-    found = lines.prod(axis=2) * target.line_bytes
+    count, depth = loops.shape
+    found: Array = np.full((count, depth + 1), float(target.line_bytes))
+    for dim in range(access.indices.shape[2]):
+        steps = access.indices[:, :, dim]
+        if not steps.any():
+            continue  # one position, whatever the loops do
+        extents: Array = np.ones((count, depth + 1))
+        for n in reversed(range(depth)):
+            extents[:, n] = extents[:, n + 1] + np.abs(steps[:, n]) * (loops[:, n] - 1)
+        near = (access.steps[:, dim] == 1)[:, None]
+        found *= np.where(near, np.ceil(extents / line), extents) if near.any() else extents
     alone = ~(access.steps == 1).any(axis=1)
     found[alone] = np.maximum(found[alone], target.line_bytes)
     limit = np.maximum(access.buffer_bytes, target.line_bytes)[:, None]
