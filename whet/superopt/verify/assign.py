@@ -17,9 +17,10 @@ import numpy as np
 from whet.core.types import Array, Shape, TensorType
 from whet.graph.attributes import Expression, evaluate
 from whet.ops.base import Op
-from whet.superopt.verify.attempt import Attempt, Chance, Place, plan_of
+from whet.superopt.verify.attempt import Attempt, Chance, plan_of
 from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.steps import typed
+from whet.superopt.verify.vary import Equal
 
 POOLS: tuple[tuple[int, ...], ...] = (
     (2, 3, 4, 5, 1),  # mixed
@@ -32,14 +33,12 @@ POOLS: tuple[tuple[int, ...], ...] = (
 """Extents to choose from, one pool per attempt in turn."""
 FRUITLESS = 30
 """Attempts in a row that find nothing new, after which the search ends."""
-MOST_TRIED = 100_000
-"""Shapes for single tensors that one search looks at, a few seconds, for claims that few fit."""
-ENOUGH_TO_LEARN = 3
-"""Assignments after which extents that were always equal are challenged."""
-CHALLENGES = 2
-"""Assignments at which an equation between extents must withstand all changes."""
-PARTS = 8
-"""Choices of places in one such equation that are changed together."""
+LARGER = tuple(range(1, 18))
+"""Extents to choose from when those of the pools are exhausted."""
+VARIED = 2
+"""Variations of assignments found before that are tried after each attempt."""
+MOST_TRIED = 30_000
+"""Shapes for single tensors that one search looks at, about a second, for claims that few fit."""
 SURPLUS = 3
 """How many times as many assignments are found as are taken."""
 
@@ -131,91 +130,48 @@ def search(
     """Different assignments as they are found, until new ones become rare."""
     rng = Chance(seed)
     plan = plan_of(claim)
-    found: set[Assignment] = set()
-    equal = _Equal(largest)
+    found: dict[Assignment, None] = {}
+    equal = Equal(largest)
     fruitless = tried = 0
     for pool in itertools.cycle(pools):
         attempt = Attempt(plan, pool, rng, largest, equal.places)
         at = attempt.run()
         tried += attempt.tried
-        if tried > MOST_TRIED:
-            return
-        if at is None or at in found:
-            fruitless += 1
-            if fruitless >= FRUITLESS:
-                return
-            continue
-        fruitless = 0
-        found.add(at)
-        yield at
-        equal.learn(at)
-        for changed in equal.challenges(at):
-            if changed not in found and fits(claim, changed):
-                found.add(changed)
-                yield changed
-                equal.learn(changed)
+        suggested = [] if at is None else [at]
+        known = list(found)
+        # To change what fits is cheaper than to begin anew, and where few shapes fit the surest.
+        suggested += (equal.vary(rng.random.choice(known), pool, rng) for _ in known[:VARIED])
+        new = [a for a in suggested if a not in found and (a is at or fits(claim, a))]
+        for a in new:
+            yield from _with_challenges(claim, a, found, equal)
+        fruitless = 0 if new else fruitless + 1
+        if fruitless >= FRUITLESS or tried > MOST_TRIED:
+            break
+    if largest is not None:
+        return
+    fruitless = 0
+    while found and fruitless < FRUITLESS:
+        at = equal.vary(rng.random.choice(list(found)), LARGER, rng)
+        fruitless += 1
+        if at not in found and fits(claim, at):
+            fruitless = 0
+            yield from _with_challenges(claim, at, found, equal)
 
 
-class _Equal:
-    """Which extents are equal in all assignments, by chance or because types demand it.
-
-    What was always equal is challenged: extents of some of the places are changed.  If both
-    sides still have types, that is an assignment that a claim should be tested at; if not, new
-    shapes are drawn with these extents equal.
-    """
-
-    def __init__(self, largest: int | None) -> None:
-        self.places: dict[Place, tuple[Place, ...]] = {}
-        """The places that are equal to a place, once they have withstood all challenges."""
-        self.largest = largest
-        self._values: dict[Place, tuple[int, ...]] = {}
-        self._challenged: dict[tuple[Place, ...], int] = {}
-        self._count = 0
-
-    def learn(self, at: Assignment) -> None:
-        for name, shape in at.shapes:
-            for axis, extent in enumerate(shape):
-                self._values[name, axis] = (*self._values.get((name, axis), ()), extent)
-        self._count += 1
-        self.places = {
-            place: group
-            for group in self._groups()
-            if self._challenged.get(group, 0) >= CHALLENGES
-            for place in group
-        }
-
-    def _groups(self) -> list[tuple[Place, ...]]:
-        if self._count < ENOUGH_TO_LEARN:
-            return []
-        by_values: dict[tuple[int, ...], list[Place]] = {}
-        for place, values in self._values.items():
-            by_values.setdefault(values, []).append(place)
-        return [tuple(places) for places in by_values.values() if len(places) > 1]
-
-    def challenges(self, at: Assignment) -> Iterator[Assignment]:
-        """Variations of the assignment in which extents that were always equal differ."""
-        for group in self._groups():
-            times = self._challenged.get(group, 0)
-            if times >= CHALLENGES:
-                continue
-            self._challenged[group] = times + 1
-            parts = itertools.chain.from_iterable(
-                itertools.combinations(group, n) for n in range(1, len(group))
-            )
-            for part in itertools.islice(parts, PARTS):
-                yield from self._changed(at, part)
-
-    def _changed(self, at: Assignment, part: Sequence[Place]) -> Iterator[Assignment]:
-        shapes = dict(at.shapes)
-        extent = shapes[part[0][0]][part[0][1]]
-        for value in (1, 2, 3) if self.largest is not None else (1, extent + 1, 2 * extent):
-            if value == extent:
-                continue
-            changed = {n: list(s) for n, s in shapes.items()}
-            for name, axis in part:
-                changed[name][axis] = value
-            made = tuple((n, tuple(s)) for n, s in changed.items())
-            yield Assignment(made, at.attributes)
+def _with_challenges(
+    claim: Claim, at: Assignment, found: dict[Assignment, None], equal: Equal
+) -> Iterator[Assignment]:
+    """The assignment, and variations of it that fit and break what seemed to be a law."""
+    if at in found:
+        return
+    found[at] = None
+    yield at
+    equal.learn(at)
+    for changed in equal.challenges(at):
+        if changed not in found and fits(claim, changed):
+            found[changed] = None
+            yield changed
+            equal.learn(changed)
 
 
 def features(claim: Claim, at: Assignment) -> frozenset[str]:

@@ -36,7 +36,7 @@ FOLLOWED = 0.75
 """How many candidates follow the equations between extents that types seem to demand."""
 
 Place = tuple[str, int]
-"""An axis of a tensor variable."""
+"""An axis of a tensor variable, or an attribute variable that is a number (at 0)."""
 
 
 class Chance:
@@ -228,7 +228,9 @@ class Attempt:
         found: dict[int, int] = {}
         for axis in range(self.plan.ranks[name]):
             for other, place in self.equal.get((name, axis), ()):
-                if other != name and other in self.shapes:
+                if other in self.attributes:
+                    found[axis] = self.attributes[other]
+                elif other != name and other in self.shapes:
                     found[axis] = self.shapes[other][place]
         return found
 

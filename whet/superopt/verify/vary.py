@@ -1,0 +1,98 @@
+"""Variations of assignments that are known to fit a claim."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from whet.superopt.verify.attempt import Chance, Place
+from whet.superopt.verify.claims import Assignment
+
+ENOUGH_TO_LEARN = 3
+"""Assignments after which extents that were always equal are challenged."""
+CHALLENGES = 2
+"""Assignments at which an equation between extents must withstand all changes."""
+PARTS = 8
+"""Choices of places in one such equation that are changed together."""
+
+
+class Equal:
+    """Which extents are equal in all assignments, by chance or because types demand it.
+
+    What was always equal is challenged: extents of some of the places are changed.  If both
+    sides still have types, that is an assignment that a claim should be tested at; if not, new
+    shapes are drawn with these extents equal.
+    """
+
+    def __init__(self, largest: int | None) -> None:
+        self.places: dict[Place, tuple[Place, ...]] = {}
+        """The places that are equal to a place, once they have withstood all challenges."""
+        self.largest = largest
+        self._values: dict[Place, tuple[int, ...]] = {}
+        self._challenged: dict[tuple[Place, ...], int] = {}
+        self._count = 0
+
+    def learn(self, at: Assignment) -> None:
+        for place, extent in _read(at).items():
+            self._values[place] = (*self._values.get(place, ()), extent)
+        self._count += 1
+        self.places = {
+            place: group
+            for group in self._groups()
+            if self._challenged.get(group, 0) >= CHALLENGES
+            for place in group
+        }
+
+    def _groups(self) -> list[tuple[Place, ...]]:
+        if self._count < ENOUGH_TO_LEARN:
+            return []
+        by_values: dict[tuple[int, ...], list[Place]] = {}
+        for place, values in self._values.items():
+            by_values.setdefault(values, []).append(place)
+        return [tuple(places) for places in by_values.values() if len(places) > 1]
+
+    def challenges(self, at: Assignment) -> Iterator[Assignment]:
+        """Variations of the assignment in which extents that were always equal differ."""
+        for group in self._groups():
+            times = self._challenged.get(group, 0)
+            if times >= CHALLENGES:
+                continue
+            self._challenged[group] = times + 1
+            parts = itertools.chain.from_iterable(
+                itertools.combinations(group, n) for n in range(1, len(group))
+            )
+            for part in itertools.islice(parts, PARTS):
+                yield from self._changed(at, part)
+
+    def vary(self, at: Assignment, pool: Sequence[int], rng: Chance) -> Assignment:
+        """The assignment with another extent at one place and at those always equal to it."""
+        places = list(_read(at))
+        if not places:
+            return at
+        values = self._values[rng.random.choice(places)]
+        extent = rng.random.choice(pool)
+        if self.largest is not None:
+            extent = min(extent, self.largest)
+        return _with(at, {p: extent for p in places if self._values[p] == values})
+
+    def _changed(self, at: Assignment, part: Sequence[Place]) -> Iterator[Assignment]:
+        extent = _read(at)[part[0]]
+        for value in (1, 2, 3) if self.largest is not None else (1, extent + 1, 2 * extent):
+            if value != extent:
+                yield _with(at, dict.fromkeys(part, value))
+
+
+def _read(at: Assignment) -> dict[Place, int]:
+    """What stands at the places of an assignment."""
+    found = {(n, axis): d for n, shape in at.shapes for axis, d in enumerate(shape)}
+    return found | {(n, 0): v for n, v in at.attributes if type(v) is int}
+
+
+def _with(at: Assignment, changed: Mapping[Place, int]) -> Assignment:
+    """The assignment with other extents at some places."""
+    shapes = (
+        (n, tuple(changed.get((n, axis), d) for axis, d in enumerate(shape)))
+        for n, shape in at.shapes
+    )
+    attributes = ((n, changed.get((n, 0), v)) for n, v in at.attributes)
+    return Assignment(tuple(shapes), tuple(attributes))
