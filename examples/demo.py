@@ -118,12 +118,13 @@ def main() -> None:
         imported = import_model(path)
         whet.compile(path, note=lambda message: console.print(f"note: {message}")).save(artifact)
         f = whet.load(artifact)
+        nodes = len(f.graph.nodes)
         timings, speed, error = time_both(path, image, seconds)
     before, after = timings["onnxruntime"], timings["whet"]
     table = Table(title="A small residual network, one thread", title_justify="left")
     for column in ("", "before (ONNX Runtime)", "after (whet)"):
         table.add_column(column, justify="right" if column else "left")
-    table.add_row("nodes in the model", str(len(model.graph.node)), str(len(f.graph.nodes)))
+    table.add_row("nodes in the model", str(len(model.graph.node)), str(nodes))
     table.add_row("  once imported", "", str(len(imported.graph.nodes)))
     table.add_row("median ms", f"{before.median * 1e3:.3f}", f"{after.median * 1e3:.3f}")
     table.add_row("p90 ms", f"{before.p90 * 1e3:.3f}", f"{after.p90 * 1e3:.3f}")

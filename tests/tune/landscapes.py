@@ -91,7 +91,7 @@ class Valley:
         return np.asarray(1e3 * (1.0 + away + np.abs(population["order"] - 2)))
 
     def lower(self, form: object, holes: object, name: str) -> Any:
-        raise NotImplementedError
+        raise AssertionError("a landscape has no kernels")
 
 
 def open_table(sketch: Valley | None = None) -> Table:

@@ -19,6 +19,7 @@ STREAMED = 0.6
 TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 10
+"""Sums at once, if there are as many: with fewer, each waits for its last multiply-add."""
 COPY_CYCLES = 0.5
 """To bring an element into a panel."""
 
@@ -30,6 +31,7 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
     item = first.reduce.dtype.itemsize
     lanes = lanes_for(columns, first.reduce.dtype.bits, target)
     registers = target.vector_registers
+    enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
     found = []
     for mr in range(1, min(rows, MOST_ROWS) + 1):
         lanes2, nv2 = 1, 1
@@ -38,8 +40,6 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
             lanes2 = lanes_for(width, first.reduce.dtype.bits, target)
             nv2 = max(1, min((registers - 1) // (mr + 1), width // lanes2))
         for nv in range(1, min(6, columns // lanes) + 1):
-            # With fewer sums than this at once, each waits for its last multiply-add.
-            enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
             if mr * nv + nv + 1 > registers or mr * nv < enough:
                 continue
             sizes = {max(mr, -(-n // mr) * mr) for n in halvings(rows)} | {rows}

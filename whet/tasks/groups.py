@@ -108,14 +108,21 @@ def merge_epilogues(graph: Graph, groups: list[Group], owner: dict[Node, Group])
 
 def _finishes(graph: Graph, first: Group, last: Group) -> bool:
     """True when the last group alone reads what the first one computes, element by element."""
+    passed = _passed_on(graph, first, last)
+    if passed is None:
+        return False
+    inside = {passed, *(v for node in last.nodes for v in node.results)}
+    shape = passed.tensor_type.shape
+    return all(_in_place(node, inside, shape) for node in last.nodes)
+
+
+def _passed_on(graph: Graph, first: Group, last: Group) -> Value | None:
+    """The one value that the first group computes, if the last group alone reads it."""
     results = first.outputs(graph)
     if len(results) != 1 or results[0] in graph.outputs:
-        return False
-    inside = {results[0], *(v for node in last.nodes for v in node.results)}
-    shape = results[0].tensor_type.shape
-    if not all(reader in last.nodes for reader in graph.users[results[0]]):
-        return False
-    return all(_in_place(node, inside, shape) for node in last.nodes)
+        return None
+    readers = graph.users[results[0]]
+    return results[0] if all(reader in last.nodes for reader in readers) else None
 
 
 def _in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
@@ -139,13 +146,9 @@ def merge_products(
     """
     for group in list(groups):
         for producer in _producers(group, owner):
-            results = producer.outputs(graph)
-            alone = len(results) == 1 and results[0] not in graph.outputs
-            if not (producer.heavy and alone) or group.opaque:
+            if group.opaque or not producer.heavy or _passed_on(graph, producer, group) is None:
                 continue
-            if all(u in group.nodes for u in graph.users[results[0]]) and keep_rows(
-                producer, group
-            ):
+            if keep_rows(producer, group):
                 group.nodes = [*producer.nodes, *group.nodes]
                 group.heavy = True
                 owner.update(dict.fromkeys(producer.nodes, group))
