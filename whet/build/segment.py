@@ -14,6 +14,7 @@ from whet.core.errors import OperatorError, fail
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
+from whet.runtime.results import Results
 
 ENTRY = "whet_run"
 
@@ -28,7 +29,7 @@ class NativeSegment:
         self.contexts: list[Context] = []
         self.pointer_count = len(graph.inputs) + len(graph.outputs)
         types = [v.tensor_type for v in graph.outputs]
-        self._outputs = [(t.shape, t.dtype.numpy) for t in types]
+        self._results = [Results(t.shape, t.dtype.numpy) for t in types]
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
@@ -41,7 +42,7 @@ class NativeSegment:
             context = self.contexts.pop()  # one operation, hence safe between threads
         except IndexError:
             context = Context(self)
-        results = out if out is not None else [np.empty(s, d) for s, d in self._outputs]
+        results = out if out is not None else [r.new() for r in self._results]
         pointers, held, number = context.pointers, [], 0
         for array in inputs:
             if not is_ready(array):
