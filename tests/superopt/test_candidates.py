@@ -16,7 +16,7 @@ from whet.ir.tensor import Compute, Tensor, compute
 from whet.ops.base import REGISTRY, NoAlgebra, Op, operator
 from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet, Letter
 from whet.superopt.generate.kinds import Kind, plain
-from whet.superopt.generate.pools import GROUPS, MATRICES, TEN, Pool
+from whet.superopt.generate.pools import BATCHES, GROUPS, MATRICES, TEN, Pool
 from whet.superopt.prune.candidates import Candidate, Catalogue, find_candidates
 
 LETTERS = {x.name: x for x in CORE}
@@ -70,8 +70,11 @@ CASE_STUDIES = {
     "regrouping to one group":
         "conv(x, w, groups=g) = conv(x, regroup(w, groups=g, merged=g), groups=1)",
     "convolutions side by side as groups":
-        "conv(concat(x, y, axis=1), concat(w, a, axis=0), groups=g) = "
+        "conv(concat(x, y, axis=1), concat(w, a, axis=0), groups=2) = "
         "concat(conv(x, w, groups=1), conv(y, a, groups=1), axis=1)",
+    "grouped convolutions side by side":
+        "conv(concat(x, y, axis=1), concat(w, a, axis=0), groups=2 * g) = "
+        "concat(conv(x, w, groups=g), conv(y, a, groups=g), axis=1)",
     "relu through concat":
         "relu(concat(x, y, axis=1)) = concat(relu(x), relu(y), axis=1)",
     "matmul distributes": "matmul(add(x, y), w) = add(matmul(x, w), matmul(y, w))",
@@ -87,6 +90,13 @@ CASE_STUDIES = {
 @pytest.mark.parametrize("name", CASE_STUDIES)
 def test_rules_of_the_case_studies_are_found(found: Catalogue, name: str) -> None:
     assert _renamed(CASE_STUDIES[name]) in texts(found)
+
+
+def test_one_matrix_for_a_whole_batch_is_merged_too() -> None:
+    """Q, K and V of a batch of sentences."""
+    merged = "split(matmul(x, concat(w, a, axis=1)), axis=2, sizes=[dim(w, 1), dim(a, 1)])"
+    wanted = f"matmul(x, w) = {merged}[0] ; matmul(x, a) = {merged}[1]"
+    assert _renamed(wanted) in texts(find_candidates([BATCHES], 3))
 
 
 def test_enlarge_and_merge_is_found() -> None:

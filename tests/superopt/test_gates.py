@@ -63,6 +63,15 @@ GROUPED_SUM = Rule(
     (f"add(conv(x, w, {ANY}, groups=g), conv(z, v, {ANY}, groups=g))",),
     (f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {ANY}, groups=g)",),
 )
+# Unequal numbers of filters: the middle of the groups is not where the images were joined.
+HALF = "(dim(w, 2) - 1) // 2, (dim(w, 3) - 1) // 2"
+SAME = f"strides=[1, 1], pads=[{HALF}, {HALF}], dilations=[1, 1]"
+SIDE_BY_SIDE = Rule(
+    "side-by-side",
+    variables(x=4, y=4, w=4, v=4),
+    (f"concat(conv(x, w, {SAME}, groups=g), conv(y, v, {SAME}, groups=g), axis=1)",),
+    (f"conv(concat(x, y, axis=1), concat(w, v, axis=0), {SAME}, groups=2 * g)",),
+)
 # SAME_UPPER at stride 2 and even extents pads only at the end, for both kernels alike.
 STRIDED_ENLARGE = Rule(
     "strided-enlarge",
@@ -104,6 +113,21 @@ def test_a_guard_is_found_for_the_grouped_merge(prover: Prover) -> None:
     assert report.outcome == "proved"
     assert report.added_guards == ("g == 1",)
     assert report.rule.when == ("g == 1",)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_filters_side_by_side_must_be_as_many(seed: int) -> None:
+    """Few shapes fit both sides with unequal filters: they are found by challenging equality."""
+    wrong = check_identity(claim(SIDE_BY_SIDE), seed).counterexample
+    assert wrong is not None
+    shapes = dict(wrong.at.shapes)
+    assert shapes["w"] != shapes["v"]
+
+
+def test_a_guard_is_found_for_filters_side_by_side(prover: Prover) -> None:
+    report = verify(SIDE_BY_SIDE, prover)
+    assert report.outcome == "proved"
+    assert report.added_guards == ("shape(w) == shape(v)",)
 
 
 def test_the_exact_shapes_of_the_known_counterexample() -> None:

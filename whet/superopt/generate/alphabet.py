@@ -98,7 +98,8 @@ def _scalar_product(a: Kind, s: Kind) -> Iterator[Op]:
 
 
 def _matmul(a: Kind, b: Kind) -> Iterator[Op]:
-    if len(a.shape) == len(b.shape) in (2, 3) and a.shape[-1] == b.shape[-2]:
+    """Matrices, batches of them, or a batch with one matrix for all."""
+    if (len(a.shape), len(b.shape)) in ((2, 2), (3, 3), (3, 2)) and a.shape[-1] == b.shape[-2]:
         yield MatMul()
 
 

@@ -105,7 +105,7 @@ BATCHES = Pool(
     (
         *_activations((2, ROWS, WIDTH), "x1", "x2"),
         *_activations((2, WIDTH, 5), "y1", "y2"),
-        *_weights((2, WIDTH, 5), "w1"),
+        *_weights((WIDTH, 5), "w1", "w2"),
         *_weights((), "s1"),
     ),
     Alphabet(CORE),

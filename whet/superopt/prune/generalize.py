@@ -249,18 +249,32 @@ class _Writer:
         return self.free[name, value]
 
     def _groups(self, term: Term, value: int) -> str:
-        """1 as it is; all channels, for constant filters (which have one channel); a quotient
-        of known groups and what was merged; or a variable."""
+        """1 as it is; all channels, for constant filters (which have one channel); twice those of
+        one half, for convolutions side by side; a quotient of known groups and what was merged;
+        or a variable."""
         if value == 1:
             return "1"
         if len(term) == 4 and not isinstance(term[3], int) and len(term[3]) == 2:
             return str(self.extent(term[2])[1])
+        if self._side_by_side(term) and value % 2 == 0:
+            return "2" if value == 2 else f"2 * {self._variable('groups', value // 2)}"
         if ("groups", value) not in self.free:
             for (name, whole), letter in self.free.items():
                 for (other, merged), by in self.free.items():
                     if (name, other) == ("groups", "merged") and whole == value * merged:
                         return f"{letter} // {by}"
         return self._variable("groups", value)
+
+    def _side_by_side(self, term: Term) -> bool:
+        """Whether images and filters are both joined, channel after channel, at the middle."""
+        if len(term) != 4:
+            return False
+        channels, filters = self.extent(term[2])[1].root(), self.extent(term[3])[0].root()
+        return (
+            filters.parts is not None
+            and channels.parts is not None
+            and (channels.parts[0].value == channels.parts[1].value)
+        )
 
     def _half_kernel(self, term: Term, op: Op) -> str:
         """Paddings that differ follow their kernels."""

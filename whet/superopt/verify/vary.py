@@ -77,7 +77,9 @@ class Equal:
 
     def _changed(self, at: Assignment, part: Sequence[Place]) -> Iterator[Assignment]:
         extent = _read(at)[part[0]]
-        for value in (1, 2, 3) if self.largest is not None else (1, extent + 1, 2 * extent):
+        for value in (
+            (1, 2, 3) if self.largest is not None else (1, extent + 1, 2 * extent, 3 * extent)
+        ):
             if value != extent:
                 yield _with(at, dict.fromkeys(part, value))
 
