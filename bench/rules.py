@@ -62,7 +62,7 @@ def generation(pool: str, size: int) -> Callable[[int], Figures]:
 
 def pipeline(size: int, seed: int, workers: int, folder: Path) -> Figures:
     """The command that finds, prunes, proves and stores rules."""
-    command = [sys.executable, "-m", "whet.cli.main", "rules", "generate", "--size", str(size),
+    command = [sys.executable, "-m", "whet", "rules", "generate", "--size", str(size),
                "--seed", str(seed), "--workers", str(workers), "--write", str(folder), "--json",
                "--quiet"]  # fmt: skip
     document = json.loads(subprocess.check_output(command))

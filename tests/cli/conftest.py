@@ -47,7 +47,7 @@ def whet_process() -> Callable[..., Result]:
 
     def run(*arguments: object, env: dict[str, str] | None = None) -> Result:
         done = subprocess.run(
-            [sys.executable, "-m", "whet.cli.main", *map(str, arguments)],
+            [sys.executable, "-m", "whet", *map(str, arguments)],
             capture_output=True,
             text=True,
             env=os.environ | (env or {}),

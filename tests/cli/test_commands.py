@@ -193,14 +193,14 @@ def test_a_bug_is_one_block_without_a_traceback(
 
 
 def test_the_reader_of_the_output_may_leave(model: Path) -> None:
-    command = f"{sys.executable} -m whet.cli.main inspect {model} -q | true"
+    command = f"{sys.executable} -m whet inspect {model} -q | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == ""
 
 
 def test_interrupt_ends_with_130(model: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "whet.cli.main", "bench", str(model), "--seconds", "60"],
+        [sys.executable, "-m", "whet", "bench", str(model), "--seconds", "60"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -111,7 +111,7 @@ def test_the_live_table() -> None:
 def test_an_interrupt_keeps_everything(records: Path, tmp_path: Path) -> None:
     model = products(tmp_path / "a.onnx", 32, 48, 64)
     process = subprocess.Popen(
-        [sys.executable, "-m", "whet.cli.main", "tune", str(model), "--budget", "5m", "--json"],
+        [sys.executable, "-m", "whet", "tune", str(model), "--budget", "5m", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {},
         start_new_session=True,
     )  # fmt: skip

@@ -30,7 +30,7 @@ RAY = ("--executor", "ray", "--workers", "2")
 
 
 def written_files(folder: Path, *arguments: str) -> dict[str, bytes]:
-    command = [sys.executable, "-m", "whet.cli.main", "rules", *arguments,
+    command = [sys.executable, "-m", "whet", "rules", *arguments,
                "--write", str(folder / "out"), "--quiet"]  # fmt: skip
     finished = subprocess.run(command, check=False, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -98,7 +98,3 @@ def _print_bug(error: Exception) -> None:
     place = f"{last.filename}:{last.lineno}, in {last.name}"
     console.print("[bold red]error[/] internal error, please report it", markup=True)
     console.print(f"  {type(error).__name__}: {error}\n  at {place}", markup=False)
-
-
-if __name__ == "__main__":
-    main()
