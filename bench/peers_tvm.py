@@ -1,16 +1,20 @@
 """Ten operators against TVM MetaSchedule at equal trials.
 
-    pip install apache-tvm apache-tvm-ffi==0.1.14
-    python bench/peers_tvm.py [--trials 64] [--only C2D_2_b1 ...] [--cap 1800] [--json OUT]
+    python -m venv TVM && TVM/bin/pip install apache-tvm apache-tvm-ffi==0.1.14 onnx xgboost \\
+        cloudpickle
+    python bench/peers_tvm.py --python TVM/bin/python [--trials 64] [--only C2D_2_b1 ...]
+        [--cap 1800] [--json OUT]
 
-MetaSchedule tunes and runs in a process of its own, through its graph front end, and is ended after
---cap seconds per case; what timed out or failed is listed as such.  whet gets as many trials.  The
+MetaSchedule tunes and runs in a process of its own, with an interpreter of its own if one is
+given, through its graph front end; it is ended after --cap seconds per case, and what timed out or
+failed is listed as such.  whet gets as many trials.  The
 two then take turns.  Without TVM nothing is measured, and the report says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -42,6 +46,7 @@ def arguments() -> argparse.ArgumentParser:
     made = parser(__doc__, default_threads=(2,))
     made.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     made.add_argument("--trials", type=int, default=64)
+    made.add_argument("--python", default=sys.executable, help="the interpreter that has TVM")
     made.add_argument("--cap", type=float, default=1800.0, help="seconds per case for TVM")
     return made
 
@@ -88,7 +93,7 @@ def measure(
     own_s = time.monotonic() - start
     row: dict[str, Any] = {"case": str(case), "times": {}, "ratio": None, "error": None,
                            "whet_s": own_s, "tvm_s": None, "note": ""}  # fmt: skip
-    with Peer("whet", threads) as own, Peer("tvm", threads, timeout=given.cap) as other:
+    with Peer("whet", threads) as own, Peer("tvm", threads, given.cap, given.python) as other:
         own.load(str(network.path), values)
         start = time.monotonic()
         try:

@@ -2,6 +2,7 @@
 
     python bench/search.py --only throughput                     half a minute
     python bench/search.py --only efficiency --seconds 600       ten operators, five seeds
+    python bench/search.py --only droplet --seconds 480          three operators, 1,000 trials each
     python bench/search.py --only ablation --seconds 480         a layer and a network
 
 Every candidate is measured once and kept in a database (--database): all policies see the same
@@ -19,15 +20,16 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from harness.replay import OutOfTime, Replay
-from harness.report import Goal, Report, number, say, settings_of
+from harness.report import Goal, Report, geometric_mean, number, say, settings_of
 from whet.api.tuning import weighted_tasks
 from whet.core.config import process_config
 from whet.core.target import Target, detect
@@ -49,7 +51,7 @@ from zoo.convolutional import squeezenet
 from zoo.layers import ConvLayer, conv_model
 from zoo.operators import Case
 
-SECTIONS = ("throughput", "efficiency", "ablation")
+SECTIONS = ("throughput", "efficiency", "droplet", "ablation")
 OPERATORS = {"C1D": 1, "C2D": 1, "C3D": 1, "GMM": 0, "GRP": 2, "DIL": 2, "DEP": 0, "T2D": 1,
              "CAP": 3, "NRM": 1}  # fmt: skip
 """The ten families, each with the number of a shape that does not take long."""
@@ -128,14 +130,23 @@ class Pool:
 
 
 def race(
-    subject: Subject, policy: Policy, trials: int, seed: int, replay: Replay, where: Machine
-) -> list[float]:
-    """The best seconds after every trial."""
+    subject: Subject, policy: Policy, trials: int, seed: int, replay: Replay, where: Machine,
+    batch: int = ROUND,
+) -> list[float]:  # fmt: skip
+    """The best seconds after every trial, with `batch` trials between two proposals."""
+    known = trials_by(subject, policy, trials, seed, replay, where, batch)
+    return [float(s) for s in np.minimum.accumulate([float(t) for t in known.values()])]
+
+
+def trials_by(
+    subject: Subject, policy: Policy, trials: int, seed: int, replay: Replay, where: Machine,
+    batch: int = ROUND,
+) -> dict[Row, Timing]:  # fmt: skip
+    """The trials that a policy makes, in their order."""
     rng, space = np.random.default_rng(seed), subject.space
     known: dict[Row, Timing] = {}
-    best: list[float] = []
     while len(known) < trials:
-        rows = policy.propose(space, known, min(ROUND, trials - len(known)), rng)
+        rows = policy.propose(space, known, min(batch, trials - len(known)), rng)
         if not rows:
             break
         candidates = [space.candidate(r) for r in rows]
@@ -143,8 +154,7 @@ def race(
             rows, replay.measure(subject.task.task, candidates, where.threads, where.target)
         ):
             known[row] = Timing(m.samples if m.ok else ())
-            best.append(min(best[-1] if best else float("inf"), float(known[row])))
-    return best
+    return known
 
 
 @dataclass(frozen=True)
@@ -330,6 +340,75 @@ def shown_trials(trials: float, most: int) -> str:
     return f"> {most}" if trials == float("inf") else number(trials)
 
 
+# ------------------------------------------------------------------------------------- droplet
+DROPLET_OPERATORS = {"C1D": 1, "GMM": 0, "CAP": 3}
+"""Operators whose trials are short and whose spaces have more than the long search's trials."""
+EXPLORED, DESCENT, LONG = 100, 100, 1000
+LONG_ROUND = 20
+"""Trials between two proposals; both searches begin with the same ones."""
+FINALISTS = 4
+"""The fastest of a search that are timed again: the best of many noisy times is too good."""
+KNOWN_TO = 0.98
+"""Times are known to 2 %, so a search has reached what another has if it comes this near."""
+
+
+def droplet(report: Report, given: argparse.Namespace, where: Machine, replay: Replay) -> None:
+    """Few explored trials and a descent, against many trials of the same evolution.
+
+    The finalists of both are measured again, and the two winners take turns.
+    """
+    lines, shares = [], []
+    try:
+        for seed in range(min(given.seeds, ABLATION_SEEDS)):
+            for name, number_ in DROPLET_OPERATORS.items():
+                case = Case(name, number_, 1)
+                subject = largest_task(str(case), case.model(), where.target, where.threads)
+                search = partial(trials_by, subject, seed=seed, replay=replay, where=where,
+                                 batch=LONG_ROUND)  # fmt: skip
+                few = search(ExploreThenDroplet(evolution(), EXPLORED), EXPLORED + DESCENT)
+                many = search(evolution(), LONG)
+                explored = min(list(few.values())[:EXPLORED])
+                short, long = (winner(subject, k, replay.measurer, where) for k in (few, many))
+                turns = replay.measurer.compare(
+                    subject.task.task, short, long, where.threads, where.target, seconds=2.0
+                )
+                shares.append(1 / turns.ratio)
+                report.rows.append({
+                    "section": "droplet", "operator": name, "seed": seed, "share": shares[-1],
+                    "low": 1 / turns.high, "high": 1 / turns.low, "few": len(few),
+                    "many": len(many), "seconds": [explored, min(few.values()),
+                                                   min(many.values())],
+                })  # fmt: skip
+                lines.append([
+                    str(case), str(seed), str(subject.space.size), number(1e6 * explored),
+                    number(1e6 * min(few.values())), number(1e6 * min(many.values())),
+                    f"{len(few)} / {len(many)}",
+                    f"{number(shares[-1])} ({number(1 / turns.high)} to {number(1 / turns.low)})",
+                ])  # fmt: skip
+                say(f"{case}, seed {seed}: {shares[-1]:.3f}, {replay.live} live trials")
+    except OutOfTime:
+        report.notes.append("droplet: the time was up; start again to go on")
+    header = ("operator", "seed", "candidates", f"{EXPLORED} explored, us", "then Droplet, us",
+              f"{LONG} by evolution, us", "trials", "speed by the long search's, in turns")  # fmt: skip
+    report.add_table("Droplet after few trials, and many trials without it", header, lines)
+    what = f"{EXPLORED} explored and {DESCENT} Droplet trials, speed by {LONG} evolutionary ones"
+    report.goals.append(Goal(what, geometric_mean(shares), KNOWN_TO))
+
+
+def evolution() -> Policy:
+    return POLICIES["evolution"]()
+
+
+def winner(
+    subject: Subject, known: Mapping[Row, Timing], measurer: Measurer, where: Machine
+) -> Candidate:
+    """The fastest of the finalists, timed once more."""
+    best = sorted(known, key=lambda row: known[row])[:FINALISTS]
+    candidates = [subject.space.candidate(row) for row in best]
+    again = measurer.measure(subject.task.task, candidates, where.threads, where.target)
+    return min((m for m in again if m.ok), key=lambda m: m.seconds).candidate
+
+
 # ------------------------------------------------------------------------------------ ablation
 @dataclass(frozen=True)
 class Variant:
@@ -427,7 +506,8 @@ def main() -> None:
     path = given.database or process_config().cache.dir / "bench_search.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     with Database(path) as database, Measurer() as measurer:
-        for name, section in (("efficiency", efficiency), ("ablation", ablation)):
+        sections = {"efficiency": efficiency, "droplet": droplet, "ablation": ablation}
+        for name, section in sections.items():
             if name in given.only:
                 replay = Replay(database, measurer)
                 replay.limit(given.seconds)

@@ -1,11 +1,13 @@
-"""What tuning costs and what it knows: trials per second, transfer without trials, templates.
+"""What tuning costs and what it knows: trials per second, transfer without trials, templates, einsums.
 
-    python bench/tuning.py [--part rate transfer template] [--trials 64] [--json OUT]
+    python bench/tuning.py [--part rate transfer template einsum] [--trials 64] [--json OUT]
 
 rate       small operators: trials per second from start to end, and the time to build one
 transfer   two shapes of a class are tuned; a third gets a schedule from their records at once,
            which takes turns with its own tuned kernel, and with the default
 template   examples/matmul_template.py against whet's own sketches
+einsum     contractions that nobody prepared for, with epilogues of their own: the whole model's
+           time, as users call it, by the roofline of its arithmetic and of its inputs and outputs
 """
 
 from __future__ import annotations
@@ -16,22 +18,36 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import onnx
 
-from harness.report import Goal, Report, count, number, parser, say, settings_of
+from harness.peers import Peer
+from harness.report import (
+    Goal,
+    Report,
+    count,
+    milliseconds,
+    number,
+    parser,
+    say,
+    settings_of,
+)
 from harness.tuning import native_engine, tasks_of, tune, use_database
+from harness.turns import Settings, settings_from, take_turns
 from whet.db.store import Database
 from whet.measure.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.schedule.default import default_choice
+from whet.tune.roofline import least_seconds
 from whet.tune.schedule import choose
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget
+from zoo.einsums import CONTRACTIONS
 from zoo.layers import ConvLayer, conv_model, matmul_model
 
-PARTS = ("rate", "transfer", "template")
+PARTS = ("rate", "transfer", "template", "einsum")
 SMALL: dict[str, Callable[[], onnx.ModelProto]] = {
     "matmul 64": lambda: matmul_model(64, 64, 64, constant=True),
     "matmul 256": lambda: matmul_model(256, 256, 256, constant=True),
@@ -76,7 +92,8 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> None:
     given = arguments().parse_args()
     report = Report("Tuning", settings_of(given))
-    parts = {"rate": measure_rate, "transfer": measure_transfer, "template": measure_template}
+    parts = {"rate": measure_rate, "transfer": measure_transfer, "template": measure_template,
+             "einsum": partial(measure_einsum, settings_from(given))}  # fmt: skip
     for threads in given.threads:
         for part in given.part:
             with tempfile.TemporaryDirectory() as folder:
@@ -170,6 +187,34 @@ def measure_template(report: Report, folder: Path, threads: int, trials: int) ->
                      ("", "trials", "GFLOP/s", "schedule"), lines)  # fmt: skip
     report.rows.append({"template_share": share})
     report.goals.append(Goal(f"{count(threads)}: template by automatic", share, 0.85))
+
+
+def measure_einsum(
+    settings: Settings, report: Report, folder: Path, threads: int, trials: int
+) -> None:  # fmt: skip
+    target, lines = native_engine().target, []
+    for position, contraction in enumerate(CONTRACTIONS):
+        use_database(folder / f"einsum{position}.db")
+        network = contraction.written(folder)
+        tuned = tune(tasks_of(network.path, threads), threads, Budget(trials=trials))
+        values = network.sample()
+        with Peer("whet_into", threads) as own:
+            own.load(str(network.path), values)
+            nbytes = sum(a.nbytes for a in (*values.values(), *own.run()))
+            time_ = take_turns({"whet": own}, settings)["whet"]
+        least = least_seconds(contraction.operations, nbytes, target, threads)
+        share = least / time_.median
+        kernels = "; ".join(f"{r.best_seconds * 1e6:.0f} us {r.schedule}" for r in tuned)
+        report.rows.append({"einsum": str(contraction), "share": share, "least_s": least,
+                            "time": time_, "kernels": kernels})  # fmt: skip
+        lines.append([str(contraction), str(dict(contraction.extents)), milliseconds(time_),
+                      number(1e3 * least), number(100 * share), kernels])  # fmt: skip
+        report.goals.append(
+            Goal(f"{contraction}, {count(threads)}: share of the roofline", share, 0.7,
+                 disturbed=time_.disturbed)
+        )  # fmt: skip
+    header = ("equation", "extents", "ms", "roofline ms", "% of roofline", "kernels")
+    report.add_table(f"Contractions with epilogues, {count(threads)}", header, lines)
 
 
 if __name__ == "__main__":

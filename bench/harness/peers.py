@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from harness.turns import process_cpu_seconds
-from whet.cli.peers.process import Worker
+from whet.cli.peers.process import TIMEOUT_SECONDS, Worker
 from whet.core.errors import WhetError
 from whet.core.types import Array
 
@@ -19,11 +19,22 @@ _START = "import sys; sys.path[:0] = sys.argv[3:]; from harness.worker import ma
 
 
 class Peer(Worker):
-    """A runtime of `harness.runtimes` in a process that may use `threads` cores."""
+    """A runtime of `harness.runtimes` in a process that may use `threads` cores.
+
+    `python` is its interpreter, for runtimes that cannot be installed beside the others: that one
+    needs NumPy and the runtime, and finds whet here.
+    """
+
+    def __init__(
+        self, runtime: str, threads: int, timeout: float = TIMEOUT_SECONDS,
+        python: str = sys.executable,
+    ) -> None:  # fmt: skip
+        self.python = python
+        super().__init__(runtime, threads, timeout)
 
     def command(self) -> list[str]:
         folders = [str(_BENCH), str(_BENCH.parent)]
-        return [sys.executable, "-P", "-c", _START, self.runtime, str(self.threads), *folders]
+        return [self.python, "-P", "-c", _START, self.runtime, str(self.threads), *folders]
 
     def cpu_seconds(self) -> float:
         return process_cpu_seconds(self.process.pid)

@@ -153,7 +153,7 @@ def load_tvm(job: Job) -> Run:
     relax = _require("tvm.relax")
     from_onnx = _require("tvm.relax.frontend.onnx").from_onnx
     schedule = _require("tvm.s_tir.meta_schedule")
-    cpu = _require("llvmlite.binding").get_host_cpu_name()
+    cpu = tvm.target.codegen.llvm_get_system_cpu()
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": job.threads})
     module = from_onnx(onnx.load(job.model), keep_params_in_input=True)
     module, weights = relax.frontend.detach_params(module)

@@ -24,7 +24,8 @@ def main() -> None:
 def environment(runtime: str, threads: int) -> dict[str, str]:
     """What libraries read when they are loaded."""
     count = str(threads)
-    settings = {"OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+    settings = {"OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count,
+                "MKL_NUM_THREADS": count, "TVM_NUM_THREADS": count}  # fmt: skip
     if runtime.startswith("torch"):
         # Two OpenMP threads left on one core wait whole time slices for each other.
         settings |= {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}

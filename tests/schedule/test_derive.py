@@ -25,11 +25,12 @@ from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.derive.generate import sketches
 from whet.schedule.derive.rules import RULES, Rule, derivation_rule
-from whet.schedule.derive.show import show_sketch, show_task
+from whet.schedule.derive.show import show_sketch
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.derive.structure import structures
 from whet.schedule.derive.tiling import Levels, own_tiles
 from whet.schedule.nests import program_nests
+from whet.schedule.show import show_task
 from whet.schedule.sketch import SKETCHES, choices
 from whet.schedule.steps import Trace, replay_steps
 from whet.tasks.task import Task

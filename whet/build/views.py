@@ -14,6 +14,7 @@ from whet.graph.passes import expand_composites
 from whet.ir.tensor import describe
 from whet.ops.base import Numeric
 from whet.schedule.default import default_schedule
+from whet.schedule.show import show_program, show_task
 from whet.schedule.sketch import choices
 
 
@@ -36,6 +37,16 @@ class KernelView:
         return describe(*self.step.task.outputs)
 
     @property
+    def stages(self) -> str:
+        """The DAG of the task as TVM's auto-scheduler prints it."""
+        return self.task if isinstance(self.step, LoopStep) else show_task(self.step.task)
+
+    @property
+    def loops(self) -> str:
+        """The program without what it computes."""
+        return show_program(self.kernel.kernel.program)
+
+    @property
     def program(self) -> str:
         return str(self.kernel.kernel.program)
 
@@ -55,7 +66,9 @@ class KernelView:
         parts = {
             "calls": ", ".join(self.names),
             "task": self.task,
+            "stages": self.stages,
             "estimates": "\n".join(self.costs()),
+            "loops": self.loops,
             "program": self.program,
             "LLVM IR": self.kernel.ir,
             "assembly": self.assembly,

@@ -1,4 +1,4 @@
-"""Sketches and tasks as text, the way the paper and TVM print them.
+"""Sketches as text, the way the paper prints them.
 
 for i.0 in range(TILE_I0):
     for j.0 in range(TILE_J0):
@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from whet.ir.expr import Axis, Binary, Call, Expr, Read, Reduce, Select
+from whet.ir.expr import Expr, Select
 from whet.ir.program import Store
-from whet.ir.tensor import Compute, stages
 from whet.schedule.derive.state import State
 from whet.schedule.derive.trees import Band, Leaf, Local, Tree
 from whet.schedule.primitives.dependence import as_update
 from whet.schedule.steps import Hole
-from whet.tasks.task import Task
 
 
 def show_sketch(state: State) -> str:
@@ -92,39 +90,3 @@ def _shown(e: Expr) -> str:
 def _elided(text: str) -> str:
     """A[i, k] * B[k, j]  ->  A[...] * B[...]"""
     return re.sub(r"\[[^\[\]]*\]", "[...]", text)
-
-
-# ---------------------------------------------------------------------------------------- tasks
-def show_task(task: Task) -> str:
-    """The DAG of a task, a line per tensor, as TVM's auto-scheduler prints it.
-
-    placeholder = PLACEHOLDER [1, 2048, 7, 7]
-    compute(i, j) += (a[i, k]*b[k, j])
-    """
-    lines: list[str] = []
-    for tensor in stages(task.outputs):
-        if not isinstance(tensor, Compute):
-            lines.append(f"{tensor.name} = PLACEHOLDER {list(tensor.shape)}")
-            continue
-        axes = ", ".join(a.name for a in tensor.axes)
-        body = tensor.body
-        if isinstance(body, Reduce) and body.kind == "sum":
-            lines.append(f"{tensor.name}({axes}) += {_infix(body.value)}")
-        else:
-            lines.append(f"{tensor.name}({axes}) = {_infix(body)}")
-    return "\n".join(lines)
-
-
-def _infix(e: Expr) -> str:
-    """An expression with every operation in brackets, as in the logs of TVM."""
-    match e:
-        case Binary(op="add" | "sub" | "mul" | "div" as op, left=left, right=right):
-            sign = {"add": " + ", "sub": " - ", "mul": "*", "div": "/"}[op]
-            return f"({_infix(left)}{sign}{_infix(right)})"
-        case Call(name=name, args=args):
-            return f"{name}({', '.join(map(_infix, args))})"
-        case Read(tensor=tensor, indices=indices):
-            return f"{tensor.name}[{', '.join(map(_infix, indices))}]"
-        case Axis(name=name):
-            return name
-    return str(e)
