@@ -17,6 +17,7 @@ import argparse
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,9 @@ def main() -> None:
     report = Report("TVM MetaSchedule", settings_of(given))
     chosen = [c for c in cases() if str(c) in given.only]
     for threads in given.threads:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, Tvm(threads, given) as tvm:
             use_database(Path(folder) / "records.db")
-            rows = [measure(c, threads, Path(folder), given) for c in chosen]
+            rows = [measure(c, threads, Path(folder), tvm, given) for c in chosen]
         report.rows += rows
         lines = [
             [row["case"], milliseconds(row["times"].get("whet")),
@@ -82,9 +83,30 @@ def main() -> None:
     report.finish(given.json)
 
 
+class Tvm:
+    """TVM's process, for all cases: starting it takes longer than tuning a small one."""
+
+    def __init__(self, threads: int, given: argparse.Namespace) -> None:
+        self.make = partial(Peer, "tvm", threads, given.cap, given.python)
+        self.peer = self.make()
+
+    def ready(self) -> Peer:
+        """The process, or a new one where it was ended."""
+        if self.peer.process.poll() is not None:
+            self.peer.__exit__(None, None, None)
+            self.peer = self.make()
+        return self.peer
+
+    def __enter__(self) -> Tvm:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.peer.__exit__(None, None, None)
+
+
 def measure(
-    case: Case, threads: int, folder: Path, given: argparse.Namespace
-) -> dict[str, Any]:  # fmt: skip
+    case: Case, threads: int, folder: Path, tvm: Tvm, given: argparse.Namespace
+) -> dict[str, Any]:
     say(f"{case}, {count(threads)}")
     network = case.written(folder)
     values = network.sample()
@@ -93,7 +115,8 @@ def measure(
     own_s = time.monotonic() - start
     row: dict[str, Any] = {"case": str(case), "times": {}, "ratio": None, "error": None,
                            "whet_s": own_s, "tvm_s": None, "note": ""}  # fmt: skip
-    with Peer("whet", threads) as own, Peer("tvm", threads, given.cap, given.python) as other:
+    with Peer("whet", threads) as own:
+        other = tvm.ready()
         own.load(str(network.path), values)
         start = time.monotonic()
         try:

@@ -12,8 +12,8 @@ from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
 from whet.graph.passes import expand_composites
-from whet.ops.activation import Gelu, Sigmoid
-from whet.ops.arithmetic import Add, Mul
+from whet.ops.activation import Gelu, Relu, Sigmoid
+from whet.ops.arithmetic import Add, Mul, Sub
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Transpose
 from whet.ops.reduce import ReduceMax
@@ -40,6 +40,37 @@ def test_what_reads_a_product_twice_is_computed_with_it() -> None:
     b = GraphBuilder()
     given, y = product(b)
     assert steps(given, b(Mul(), y, b(Sigmoid(), y))) == 1
+
+
+def test_branches_that_meet_again_are_computed_with_their_product() -> None:
+    b = GraphBuilder()
+    given, y = product(b)
+    positive = b(Relu(), y)
+    square = b(Mul(), positive, positive)
+    leak = b(Mul(), y, b.constant(np.float32(0.1)))
+    assert steps(given, b(Sub(), square, leak)) == 1
+
+
+def test_branches_of_which_one_is_wanted_are_apart() -> None:
+    b = GraphBuilder()
+    given, y = product(b)
+    square = b(Mul(), b(Relu(), y), b(Relu(), y))
+    assert steps(given, b(Sub(), square, b(Sigmoid(), y)), square) == 3
+
+
+def test_branches_of_elements_that_meet_again_are_one() -> None:
+    b = GraphBuilder()
+    given = b.input("a", A), b.input("b", A)
+    x = b(Add(), *given)
+    assert steps(given, b(Sub(), b(Relu(), x), b(Mul(), x, b(Sigmoid(), x)))) == 1
+
+
+def test_branches_around_a_product_are_no_cycle() -> None:
+    """The sum of x and of a product that reads x cannot be computed with x."""
+    b = GraphBuilder()
+    given = b.input("a", A), b.input("w", TensorType((40, 40), f32))
+    x = b(Relu(), given[0])
+    assert steps(given, b(Add(), x, b(MatMul(), x, given[1]))) == 2
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])

@@ -4,8 +4,8 @@ A group starts with one node and grows:
 
 1. an element-wise node joins the group that produces one of its inputs at full shape, if
    nothing else reads that input (an epilogue: bias, activation, residual);
-2. element-wise nodes that together are all that read a contraction join it as well (gelu and
-   silu, which read it more than once);
+2. element-wise nodes that together are all that read a contraction, or other element-wise
+   nodes, and have one result join it as well (gelu and silu, which read it more than once);
 3. reductions along contiguous rows and the element-wise nodes around them become one group
    when they share their rows (softmax, layer-norm);
 4. a product, the reductions along its rows that alone read it, and a product that alone reads
@@ -89,31 +89,68 @@ def partition(
 
 
 def merge_epilogues(graph: Graph, groups: list[Group], owner: dict[Node, Group]) -> None:
-    """Element-wise groups made part of the heavy group whose only readers they are.
+    """Element-wise groups made part of the group whose only readers they are, together.
 
-    [y = matmul(a, b)], [t = sigmoid(y), z = y * t]   ->   [y = matmul(a, b), t = ..., z = ...]
+    [y = matmul(a, b)], [t = sigmoid(y), z = y * t]        ->   [y = matmul(a, b), t = ..., z = ...]
+    [y = matmul(a, b)], [s = relu(y)], [z = s - y * 0.1]   ->   [y = matmul(a, b), s = ..., z = ...]
+
+    Contractions choose first: what they have is worth more in registers.
     """
-    for group in list(groups):
-        if group.heavy or group.opaque:
+    order = {node: n for n, node in enumerate(graph.nodes)}
+    for first in sorted(groups, key=lambda g: not g.heavy):
+        if first not in groups or not (first.heavy or _is_pointwise(first)):
             continue
-        for producer in _producers(group, owner):
-            if producer.heavy and _finishes(graph, producer, group):
-                producer.nodes += group.nodes
-                owner.update(dict.fromkeys(group.nodes, producer))
-                # It now needs what the group needs, so it runs where the group stood.
-                groups.remove(producer)
-                groups[groups.index(group)] = producer
-                break
+        while closing := _closing(graph, first, owner):
+            added = [node for group in closing for node in group.nodes]
+            first.nodes = sorted([*first.nodes, *added], key=lambda n: order[n])
+            owner.update(dict.fromkeys(added, first))
+            # It now needs what they need, so it runs where the last of them stood.
+            groups.remove(first)
+            groups[max(groups.index(group) for group in closing)] = first
+            for group in closing:
+                if group in groups:
+                    groups.remove(group)
 
 
-def _finishes(graph: Graph, first: Group, last: Group) -> bool:
-    """True when the last group alone reads what the first one computes, element by element."""
-    passed = _passed_on(graph, first, last)
-    if passed is None:
+def _is_pointwise(group: Group) -> bool:
+    found = [structure_of(node) for node in group.nodes]
+    return all(s is not None and s.is_pointwise for s in found)
+
+
+def _closing(graph: Graph, first: Group, owner: Mapping[Node, Group]) -> list[Group]:
+    """Element-wise groups that read all results of the first one, and in the end have one.
+
+    Nothing outside can lie between them: what they compute leaves them in one place, and if it
+    came back it would come before itself.
+    """
+    results = first.outputs(graph)
+    if len(results) != 1 or results[0] in graph.outputs:
+        return []
+    shape, closing = results[0].tensor_type.shape, list[Group]()
+    while True:
+        inside = [first, *closing]
+        computed = {v for group in inside for node in group.nodes for v in node.results}
+        readers = {
+            owner.get(user): None for v in results for user in graph.users.get(v, ())
+        }  # fmt: skip
+        added = [
+            group for group in readers
+            if group is not None and group not in inside and _continues(group, computed, shape)
+        ]  # fmt: skip
+        if not added:
+            return []
+        closing += added
+        results = Group([n for g in (first, *closing) for n in g.nodes]).outputs(graph)
+        if len(results) == 1:
+            return closing
+
+
+def _continues(group: Group, computed: set[Value], shape: Shape) -> bool:
+    """True for an element-wise group that reads those values only where it writes."""
+    if group.heavy or group.opaque:
         return False
-    inside = {passed, *(v for node in last.nodes for v in node.results)}
-    shape = passed.tensor_type.shape
-    return all(_in_place(node, inside, shape) for node in last.nodes)
+    inside = {*computed, *(v for node in group.nodes for v in node.results)}
+    return all(_in_place(node, inside, shape) for node in group.nodes)
 
 
 def _passed_on(graph: Graph, first: Group, last: Group) -> Value | None:

@@ -68,7 +68,7 @@ def transposed_last_axis(s: Structure) -> tuple[int, int] | None:
         return None
     (stage,) = s.computes
     read = stage.body
-    if not isinstance(read, Read) or set(read.indices) != set(stage.axes):
+    if not isinstance(read, Read) or set(read.indices) != set(stage.axes) or not stage.axes:
         return None
     axes: list[Expr] = list(stage.axes)
     return read.indices.index(axes[-1]), axes.index(read.indices[-1])
