@@ -389,7 +389,7 @@ def droplet(report: Report, given: argparse.Namespace, where: Machine, replay: R
     except OutOfTime:
         report.notes.append("droplet: the time was up; start again to go on")
     header = ("operator", "seed", "candidates", f"{EXPLORED} explored, us", "then Droplet, us",
-              f"{LONG} by evolution, us", "trials", "speed by the long search's, in turns")  # fmt: skip
+              f"{LONG} by evolution, us", "trials", "speed, in turns")  # fmt: skip
     report.add_table("Droplet after few trials, and many trials without it", header, lines)
     what = f"{EXPLORED} explored and {DESCENT} Droplet trials, speed by {LONG} evolutionary ones"
     report.goals.append(Goal(what, geometric_mean(shares), KNOWN_TO))

@@ -1,4 +1,4 @@
-"""What tuning costs and what it knows: trials per second, transfer without trials, templates, einsums.
+"""What tuning costs and knows: trials per second, transfer, templates, unusual contractions.
 
     python bench/tuning.py [--part rate transfer template einsum] [--trials 64] [--json OUT]
 

@@ -168,7 +168,8 @@ def load_tvm(job: Job) -> Run:
             module, {}, target, work_dir=folder, max_trials_global=trials,
             num_trials_per_iter=min(32, trials), seed=0, builder=_tvm_builder(job.threads),
         )  # fmt: skip
-        if not any(min(map(float, r.run_secs)) < TVM_FAILED for r in found.get_all_tuning_records()):
+        tried = [min(map(float, record.run_secs)) for record in found.get_all_tuning_records()]
+        if min(tried, default=TVM_FAILED) >= TVM_FAILED:
             fail("WH3005", f"none of TVM's {trials} trials ended well")
         built = schedule.relax_integration.compile_relax(found, module, target, {})
     machine = relax.VirtualMachine(built, tvm.cpu())

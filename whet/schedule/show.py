@@ -1,10 +1,10 @@
 """Tasks and programs as text, the way TVM's auto-scheduler prints them.
 
-    A = PLACEHOLDER [64, 64]                    Placeholder: A, B
-    B = PLACEHOLDER [64, 64]                    parallel i.0@j.0 (0,4)
-    C(i, j) += (A[i, k]*B[k, j])          ->      for k.0 (0,16)
-    D(i, j) = max(C[i, j], 0f)                      vectorize j.2 (0,8)
-                                                      C = ...
+A = PLACEHOLDER [64, 64]                    Placeholder: A, B
+B = PLACEHOLDER [64, 64]                    parallel i.0@j.0 (0,4)
+C(i, j) += (A[i, k]*B[k, j])          ->      for k.0 (0,16)
+D(i, j) = max(C[i, j], 0f)                      vectorize j.2 (0,8)
+                                                  C = ...
 """
 
 from __future__ import annotations
