@@ -129,7 +129,7 @@ def _closing(graph: Graph, first: Group, owner: Mapping[Node, Group]) -> list[Gr
     shape, closing = results[0].tensor_type.shape, list[Group]()
     while True:
         inside = [first, *closing]
-        computed = {v for group in inside for node in group.nodes for v in node.results}
+        computed: set[Value] = {v for g in inside for node in g.nodes for v in node.results}
         readers = {
             owner.get(user): None for v in results for user in graph.users.get(v, ())
         }  # fmt: skip
