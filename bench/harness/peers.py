@@ -1,11 +1,13 @@
-"""Contestants: runtimes in processes of their own, pinned to the first cores."""
+"""Contestants: runtimes in processes of their own, pinned to the first cores, one at a time."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,19 @@ class Peer(Worker):
     def command(self) -> list[str]:
         folders = [str(_BENCH), str(_BENCH.parent)]
         return [self.python, "-P", "-c", _START, self.runtime, str(self.threads), *folders]
+
+    def _ask(
+        self, message: dict[str, Any], arrays: Sequence[Array] = ()
+    ) -> tuple[dict[str, Any], list[Array]]:
+        """The process is stopped while it has nothing to do.
+
+        Idle threads of some libraries spin, and would take a core from whose turn it is.
+        """
+        self.process.send_signal(signal.SIGCONT)
+        try:
+            return super()._ask(message, arrays)
+        finally:
+            self.process.send_signal(signal.SIGSTOP)
 
     def cpu_seconds(self) -> float:
         return process_cpu_seconds(self.process.pid)

@@ -1,8 +1,9 @@
 """Fair timing on a machine that is never quite quiet.
 
-Every contestant has a process of its own.  They take turns in an order that rotates, so that
-noise hits all of them alike, and while a turn runs, the processor time that everybody else
-uses is read from /proc/stat: a turn that lost too much of a core to others does not count.
+Every contestant has a process of its own, which is stopped while it is not its turn.  They take
+turns in an order that rotates, so that noise hits all of them alike, and while a turn runs, the
+processor time that everybody else uses is read from /proc/stat: a turn that lost too much of a
+core to others does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Protocol
 from whet.core.errors import WhetError
 
 PAUSE_SECONDS = 0.005
-"""Between turns, so that the threads of the previous contestant stop spinning."""
+"""Between turns, until the process of the previous contestant has stopped."""
 ENOUGH_CLEAN = 3
 """With this many clean turns the disturbed ones are dropped."""
 

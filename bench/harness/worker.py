@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
+
+_PR_SET_PDEATHSIG = 1
+"""From Linux's prctl.h."""
 
 
 def main() -> None:
     """Settles on the first cores, then serves."""
     runtime, threads = sys.argv[1], int(sys.argv[2])
+    _end_with_parent()
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:threads])
     os.environ.update(environment(runtime, threads))
@@ -19,6 +25,11 @@ def main() -> None:
 
     RUNTIMES.update(BENCH_RUNTIMES)
     worker.main()
+
+
+def _end_with_parent() -> None:
+    """A stopped process would not notice that nobody is left to ask it anything."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def environment(runtime: str, threads: int) -> dict[str, str]:

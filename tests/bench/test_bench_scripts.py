@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,6 +209,15 @@ def test_probes_count_their_work() -> None:
         assert moved.work == arrays * (2 << 20)
 
 
+def eventually_stopped(pid: int) -> bool:
+    """Whether the process is stopped, as everybody is who does not have a turn."""
+    for _ in range(200):
+        if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T":
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def test_peers_take_turns_and_missing_ones_are_said(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(layers.elementwise_model("relu", (64,)), path)
@@ -220,6 +230,8 @@ def test_peers_take_turns_and_missing_ones_are_said(tmp_path: Path) -> None:
         assert error_of_range(ready["ort"].run()[0], np.maximum(x, 0)) == 0
         assert ready["fma"].work() > 1e7
         found = turns.take_turns(ready, Settings(1, 0.01, 100.0))
+        assert all(eventually_stopped(peer.process.pid) for peer in peers.peers.values())
+        assert ready["fma"].work() > 1e7  # and goes on when it is asked
     assert set(found) == {"ort", "fma"}
     assert set(peers.missing) == {"none"}
 

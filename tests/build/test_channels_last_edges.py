@@ -54,6 +54,16 @@ def test_windows_write_the_callers_array() -> None:
     assert kernels(check([y], x)) == 2  # a border around x, the windows
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_on_planes_need_no_border(stride: int) -> None:
+    """The caller's pixels are vectors: they are read where they lie, without zeros around them."""
+    b = GraphBuilder()
+    x = b.input("x", TensorType((1, 9, 8, 16), f32))
+    weight = b.constant(RNG.standard_normal((16, 1, 3, 3)).astype(np.float32))
+    plain = b.one(Conv((stride, stride), (1,) * 4, (1, 1), 16), b.one(FIRST, x), weight)
+    assert kernels(check([b.one(LAST, b.one(Relu(), plain))], x)) == 1
+
+
 def test_outputs_that_share_a_value() -> None:
     b = GraphBuilder()
     x = b.input("x", TensorType((1, 9, 8, 16), f32))

@@ -89,6 +89,7 @@ CASES = {
     "three_axes": (Windows((5, 6, 7), 16, 16).task,),
     "groups": (
         Windows((9, 9), 8, 8, groups=8).task,
+        Windows((9, 21), 40, 40, groups=40, border=False, stride=2).task,
         Windows((6, 6), 16, 16, groups=4).task,
         Windows((6, 6), 16, 48, groups=2).task,
     ),

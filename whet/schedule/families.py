@@ -20,6 +20,9 @@ from whet.schedule import (
     rows,
     rows_model,
     rows_nest,
+    sliding,
+    sliding_model,
+    sliding_nest,
     spatial,
     spatial_model,
     spatial_nest,
@@ -137,6 +140,17 @@ STAGED = add_sketch(
         staged_model.staged_costs,
         staged.lower_staged,
         staged_nest.staged_nests,
+    )
+)
+SLIDING = add_sketch(
+    Family(
+        "sliding",
+        sliding.find_sliding,
+        sliding.SlidingTiling,
+        sliding_model.sliding_holes,
+        sliding_model.sliding_costs,
+        sliding.lower_sliding,
+        sliding_nest.sliding_nests,
     )
 )
 ROWS = add_sketch(

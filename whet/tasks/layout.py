@@ -26,7 +26,7 @@ from whet.tasks.structure import (
     zero_border,
 )
 from whet.tasks.task import Border
-from whet.tasks.windows import slides_along_rows, sliding_window
+from whet.tasks.windows import slides_along_rows, slides_over_vectors, sliding_window
 
 WIDE = 16
 """Elements that fill the widest vectors there are."""
@@ -96,6 +96,8 @@ def choose_layouts(graph: Graph) -> Layouts:
     for given in graph.inputs:
         if given in border and given not in changed and _gets_a_border_later(graph, found, given):
             del border[given]
+    for v in [v for v in border if _is_read_in_place(graph, found, v, changed)]:
+        del border[v]
     return Layouts(changed, border)
 
 
@@ -124,6 +126,27 @@ def _gets_a_border_later(
         return False
     s = found[readers[0]]
     return s is not None and len(s.computes) == 1 and slides_along_rows(s.computes[0])
+
+
+def _is_read_in_place(
+    graph: Graph, found: Mapping[Node, Structure | None], value: Value, inner: Mapping[Value, int]
+) -> bool:
+    """True when every reader is a window over vectors, which leaves out what lies outside."""
+
+    def lanes(v: Value) -> int:
+        return inner.get(v, v.tensor_type.rank - 1)
+
+    def in_place(node: Node, position: int) -> bool:
+        s = found[node]
+        if s is None or len(s.computes) != 1:
+            return False
+        return slides_over_vectors(
+            s.computes[0], s.inputs[position], lanes(value), lanes(node.results[0])
+        )
+
+    return all(
+        in_place(node, n) for node in graph.nodes for n, v in enumerate(node.inputs) if v is value
+    )
 
 
 def _worth_converting(

@@ -11,14 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whet.ir.affine import Affine, affine, free_symbols, interval
-from whet.ir.expr import Axis, Const, Expr, Read, Reduce, Select
-from whet.ir.tensor import Compute, subexpressions
+from whet.ir.expr import Axis, Binary, Cast, Const, Expr, Read, Reduce, Select
+from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.tasks.guards import conjuncts, is_bounds_check
 
 WIDEST_BORDER = 8
 """Columns beside an image that fit between two rows of a copy of it, whatever the lanes."""
 LONGEST_STEP = 2
 """Neighbouring windows up to this far apart are read as vectors."""
+
+MOST_SLIDES = 2
+"""Axes along which windows are read in place: down and across."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,7 @@ class Window:
     def along(self, axis: Axis | None) -> Slide | None:
         """How the window slides along an axis, if vectors along it can be read from a copy."""
         found = next((s for s in self.slides if s.axis is axis), None)
-        if found is None or len(self.slides) > 2 or found.step > LONGEST_STEP:
+        if found is None or len(self.slides) > MOST_SLIDES or found.step > LONGEST_STEP:
             return None
         beside = found.beside(self.read.tensor.shape[found.dim])
         return found if beside <= WIDEST_BORDER else None
@@ -64,7 +67,7 @@ def sliding_window(stage: Compute) -> Window | None:
     if len(reduces) != 1 or reduces[0].kind.startswith("arg"):
         return None
     value = reduces[0].value
-    guards = [e for e in subexpressions(stage.body) if isinstance(e, Select)]
+    guards = [e for e in subexpressions(value) if isinstance(e, Select)]
     if len(guards) > 1 or any(not _checks_bounds(g) for g in guards):
         return None
     for e in subexpressions(value):
@@ -86,6 +89,41 @@ def slides_along_rows(stage: Compute) -> bool:
         return False
     slide = window.along(longer[-1])
     return slide is not None and all(d == 1 for d in window.read.tensor.shape[slide.dim + 1 :])
+
+
+def slides_over_vectors(stage: Compute, tensor: Tensor, lanes: int, along: int) -> bool:
+    """True when the window slides over pixels that are vectors, and needs no zeros around them.
+
+    Lanes run along axis `lanes` of the tensor and axis `along` of the result.
+    """
+    window = sliding_window(stage)
+    if window is None or window.read.tensor is not tensor or len(window.slides) > MOST_SLIDES:
+        return False
+    fixed = window.read.indices[lanes] is stage.axes[along]
+    one_axis = all(only_axis(s.tap) is not None for s in window.slides)
+    return fixed and one_axis and outside_adds_nothing(window, stage)
+
+
+def outside_adds_nothing(window: Window, stage: Compute) -> bool:
+    """True for a sum of products with the image, which is 0 outside; other factors are finite."""
+    (reduce,) = [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]
+    zero = window.outside is None or window.outside.value == 0
+    return zero and reduce.kind == "sum" and _is_product_with(window.place, reduce.value)
+
+
+def _is_product_with(factor: Expr, value: Expr) -> bool:
+    match value:
+        case Binary(op="mul", left=left, right=right):
+            return _is_product_with(factor, left) or _is_product_with(factor, right)
+        case Cast(value=inner):
+            return _is_product_with(factor, inner)
+    return value is factor
+
+
+def only_axis(tap: Expr) -> Axis | None:
+    """The one axis that a tap depends on; None if there are several."""
+    axes = [a for a in free_symbols(tap) if isinstance(a, Axis) and a.extent > 1]
+    return axes[0] if len(axes) == 1 else None
 
 
 def _checks_bounds(e: Select) -> bool:

@@ -1,0 +1,207 @@
+"""Windows over pixels that are vectors, read where they lie: edges, steps, dilation, pools."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings, strategies as st
+
+from tests.schedule.small_tasks import arrays_for, check_native, expected, make_task
+from tests.schedule.windows import Windows, relative_error
+from whet.core.dtypes import DType, f32, f64, i32
+from whet.core.target import PRESETS, Target, detect
+from whet.ir.expr import Axis, Expr, select
+from whet.ir.program import run
+from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
+from whet.schedule.default import default_choice
+from whet.schedule.sliding import Segment, SlidingTiling, find_sliding, lower_sliding
+from whet.schedule.sliding_model import sliding_costs, sliding_holes
+from whet.tasks.task import Task
+
+HOST = detect()
+
+
+def some_candidates(task: Task, target: Target, seed: int, count: int) -> list[SlidingTiling]:
+    form = find_sliding(task)
+    assert form is not None
+    holes = sliding_holes(form, target, 2)
+    size = len(holes["px"])
+    assert size
+    assert (sliding_costs(form, target, 2, holes) > 0).all()
+    rows = np.random.default_rng(seed).integers(0, size, count)
+    return [SlidingTiling(**{n: int(c[row]) for n, c in holes.items()}) for row in rows]
+
+
+@given(
+    st.tuples(st.integers(1, 12), st.integers(2, 20)),
+    st.integers(2, 40),
+    st.sampled_from([1, 2]),
+    st.sampled_from([2, 3, 5]),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 1, 2]),
+    st.integers(0, 4),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+@settings(max_examples=60, deadline=None)
+def test_convolutions(
+    size: tuple[int, int],
+    channels: int,
+    batch: int,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    pad: int,
+    border: bool,
+    at_end: bool,
+    seed: int,
+) -> None:
+    """On guarded memory: nothing outside of the image is touched."""
+    assume(min(size) + 2 * pad > (kernel - 1) * dilation)
+    made = Windows(size, channels, channels, batch, kernel, pad, stride, dilation, channels,
+                   border, epilogue=True)  # fmt: skip
+    form = find_sliding(made.task)
+    assume(form is not None)
+    assert form is not None
+    for tiling in some_candidates(made.task, HOST, seed, 1):
+        found = made.run(lower_sliding(form, tiling, "k"), HOST, at_end=at_end)
+        assert relative_error(found, made.expected) < 1e-5
+
+
+def pool(shape: tuple[int, int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int],
+         dtype: DType, outside: float) -> Task:  # fmt: skip
+    """The largest element of every window, with other steps down than across."""
+    x, p, q = placeholder(shape, dtype, "x"), reduce_axis(kernel[0], "p"), reduce_axis(
+        kernel[1], "q"
+    )  # fmt: skip
+    high = (shape[0] + pad[0] - kernel[0]) // 3 + 1
+    wide = (shape[1] + pad[1] - kernel[1]) // stride + 1
+    return make_task(
+        compute(
+            (high, wide, shape[2]),
+            lambda i, j, c: max_(
+                guarded_read(x, (3 * i + p - pad[0], stride * j + q - pad[1], c), outside), p, q
+            ),
+            "y",
+        )
+    )
+
+
+@given(
+    st.tuples(st.integers(4, 12), st.integers(4, 12), st.integers(2, 40)),
+    st.tuples(st.integers(2, 3), st.integers(2, 4)),
+    st.sampled_from([1, 2]),
+    st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    st.sampled_from([f32, f64]),
+)
+@settings(max_examples=25, deadline=None)
+def test_pools(
+    shape: tuple[int, int, int],
+    kernel: tuple[int, int],
+    stride: int,
+    pad: tuple[int, int],
+    dtype: DType,
+) -> None:
+    task = pool(shape, kernel, stride, pad, dtype, float("-inf"))
+    form = find_sliding(task)
+    assume(form is not None)
+    assert form is not None
+    for tiling in some_candidates(task, HOST, 0, 1):
+        check_native(lower_sliding(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+def test_what_stands_outside_must_not_matter() -> None:
+    """Zeros beside the image can be the largest element, so none may be left out."""
+    assert find_sliding(pool((9, 9, 16), (3, 3), 1, (1, 1), f32, 0.0)) is None
+    assert find_sliding(pool((9, 9, 16), (3, 3), 1, (1, 1), f32, float("-inf"))) is not None
+
+
+@pytest.mark.parametrize("dtype", [f64, i32])
+def test_sums_of_other_types(dtype: DType) -> None:
+    x, p, q = placeholder((7, 9, 20), dtype, "x"), reduce_axis(3, "p"), reduce_axis(3, "q")
+    task = make_task(
+        compute(
+            (7, 9, 20),
+            lambda i, j, c: sum_(guarded_read(x, (i + p - 1, j + q - 1, c), 0), p, q),
+            "y",
+        )
+    )
+    form = find_sliding(task)
+    assert form is not None
+    for tiling in some_candidates(task, HOST, 0, 2):
+        check_native(lower_sliding(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+@pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.name)
+def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
+    """By definition, since the machine may be another one."""
+    task = pool((7, 7, 9), (3, 3), 2, (1, 1), f32, float("-inf"))
+    form = find_sliding(task)
+    assert form is not None
+    for tiling in some_candidates(task, target, 3, 2):
+        kernel = lower_sliding(form, tiling, "k")
+        arrays = arrays_for(task)
+        flat = {t: arrays[t].reshape(-1) for t in task.inputs}
+        (found,) = run(kernel.program, [flat[a] for a in kernel.arguments])
+        (want,) = expected(task, arrays)
+        np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_see_the_same_taps_are_one_segment() -> None:
+    form = find_sliding(Windows((14, 14), 16, 16, groups=16, border=False).task)
+    assert form is not None
+    assert form.segments == (Segment(0, 1, 1, 3), Segment(1, 13, 0, 3), Segment(13, 14, 0, 2))
+    assert form.ends(7) == (1, 1)
+    assert form.middle(4) == (1, 2)
+    halving = find_sliding(Windows((14, 14), 16, 16, groups=16, border=False, stride=2).task)
+    assert halving is not None
+    assert halving.segments == (Segment(0, 1, 1, 3), Segment(1, 7, 0, 3))
+    assert halving.ends(7) == (1, 0)
+
+
+def test_windows_along_one_axis() -> None:
+    x, w, q = placeholder((19, 24), f32, "x"), placeholder((3, 24), f32, "w"), reduce_axis(3, "q")
+    task = make_task(
+        compute((19, 24), lambda j, c: sum_(guarded_read(x, (j + q - 1, c), 0) * w[q, c], q), "y")
+    )
+    form = find_sliding(task)
+    assert form is not None
+    assert form.rows is None
+    for tiling in some_candidates(task, HOST, 0, 3):
+        check_native(lower_sliding(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+def test_what_follows_the_sum_may_choose() -> None:
+    """A condition on the result is no guard of the image."""
+    x, p, q = placeholder((6, 6, 16), f32, "x"), reduce_axis(3, "p"), reduce_axis(3, "q")
+
+    def value(i: Axis, j: Axis, c: Axis) -> Expr:
+        total = sum_(guarded_read(x, (i + p - 1, j + q - 1, c), 0), p, q)
+        return select(total > 0.0, total, total * 0.1)
+
+    task = make_task(compute((6, 6, 16), value, "y"))
+    form = find_sliding(task)
+    assert form is not None
+    for tiling in some_candidates(task, HOST, 0, 2):
+        check_native(lower_sliding(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+def test_what_is_no_window_over_vectors() -> None:
+    along_rows = Windows((9, 9), 8, 8, groups=8, border=False).task
+    x, q, c = placeholder((9, 16), f32, "x"), reduce_axis(3, "q"), reduce_axis(16, "c")
+    w = placeholder((16, 3), f32, "w")
+    rows = compute((16, 9), lambda i, j: sum_(x[j, i] * w[i, q], q), "y")
+    dense = compute((7,), lambda j: sum_(x[j + q, c] * w[c, q], c, q), "y")
+    twice = compute((7, 16), lambda j, i: sum_(x[j + q, i], q) + x[j, i], "y")
+    assert find_sliding(along_rows) is not None
+    for stage in (rows, dense, twice):
+        assert find_sliding(make_task(stage, constants=[w])) is None
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_an_image_without_a_border_is_read_where_it_lies(stride: int) -> None:
+    task = Windows((28, 28), 192, 192, groups=192, border=False, stride=stride).task
+    choice = default_choice(task, PRESETS["x86-64-v4"], 1)
+    assert choice.sketch.name == "sliding"
+    assert choice.holes["px"] > 1

@@ -1,0 +1,291 @@
+"""The sliding sketch: a window over an image whose pixels are vectors, read where it lies.
+
+    parallel p over (outer axes, rows, panels of channels):
+      for tile in row:
+        acc[px, nv, lanes] = identity
+        for p, q of the window that lie in the image:  acc[i, v, :] += x[row + p, i + q, :] * w
+        y[...] = epilogue(acc)
+
+An image without a border in memory needs neither a copy nor conditions: rows that see the same
+part of the window form a segment with code of its own, and so do the tiles at either end of a row,
+in which every pixel is known.  Taps beside the image are left out, so that small images take less
+than the whole window would; they would add zeros, or be the least element of a maximum.
+
+With `whole`, a step runs down the image along one panel of channels, whose rows then stay in the
+first cache until the window has passed over them; otherwise it is one row of the image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from whet.ir.affine import affine, substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr
+from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store
+from whet.ir.tensor import Compute, subexpressions
+from whet.schedule.access import address_form, map_expr
+from whet.schedule.flat import FlatStage, stage_over_memory
+from whet.schedule.kernel import Kernel
+from whet.schedule.nest import (
+    arguments_of,
+    identity_element,
+    loop,
+    split_index,
+    start_of,
+    within_count,
+)
+from whet.schedule.spatial import Spatial, combine, loop_kinds, repack_constants
+from whet.schedule.work import lane_step
+from whet.tasks.task import Task
+from whet.tasks.windows import (
+    MOST_SLIDES,
+    Slide,
+    Window,
+    only_axis,
+    outside_adds_nothing,
+    sliding_window,
+)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows `first` to `end` of the result, which see the taps `low` to `high` of the window."""
+
+    first: int
+    end: int
+    low: int
+    high: int
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.first
+
+
+@dataclass(frozen=True, eq=False)
+class Sliding:
+    """A stage with lanes along an axis that the window does not slide along."""
+
+    task: Task
+    stage: FlatStage
+    """Over memory, without the guard."""
+    window: Window
+    rows: Slide | None
+    columns: Slide
+    vector: Axis
+    outer: tuple[Axis, ...]
+
+    @property
+    def height(self) -> int:
+        return 1 if self.rows is None else self.rows.axis.extent
+
+    @property
+    def width(self) -> int:
+        return self.columns.axis.extent
+
+    @property
+    def reduce(self) -> Reduce:
+        (reduce,) = self.stage.reduces
+        return reduce
+
+    @cached_property
+    def down(self) -> Axis | None:
+        """The reduced axis along which the window is high."""
+        return None if self.rows is None else only_axis(self.rows.tap)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of the result, by the part of the window that they see."""
+        if self.rows is None or self.down is None:
+            return (Segment(0, 1, 0, 1),)
+        slide, end = self.rows, self.window.read.tensor.shape[self.rows.dim]
+        form = affine(slide.tap)
+        found: list[Segment] = []
+        for row in range(self.height):
+            top, step = row * slide.step + form.constant, form.coefficient(self.down)
+            taps = [k for k in range(self.down.extent) if 0 <= top + step * k < end]
+            low, high = (taps[0], taps[-1] + 1) if taps else (0, 0)
+            if found and (found[-1].low, found[-1].high) == (low, high):
+                found[-1] = Segment(found[-1].first, row + 1, low, high)
+            else:
+                found.append(Segment(row, row + 1, low, high))
+        return tuple(found)
+
+    def ends(self, px: int) -> tuple[int, int]:
+        """How many tiles of px pixels at either end of a row reach beyond the image."""
+        slide, end = self.columns, self.window.read.tensor.shape[self.columns.dim]
+        starts = [min(k * px, self.width - px) for k in range(-(-self.width // px))]
+        left = sum(x * slide.step + slide.low < 0 for x in starts)
+        right = sum((x + px - 1) * slide.step + slide.high >= end for x in starts)
+        return left, right
+
+    def middle(self, px: int) -> tuple[int, int]:
+        """The first of the tiles that lie inside, and how many there are."""
+        left, right = self.ends(px)
+        return left, max(0, -(-self.width // px) - left - right)
+
+    def spatial(self) -> Spatial:
+        """The same as a stage whose reads need no conditions."""
+        return Spatial(self.task, self.stage, self.vector, self.columns.axis, self.outer)
+
+
+@dataclass(frozen=True)
+class SlidingTiling:
+    """The holes: pixels and vectors per tile, lanes, panels per step, whether it is all rows."""
+
+    px: int
+    nv: int
+    lanes: int
+    panels_per_step: int
+    whole: int
+
+
+def find_sliding(task: Task) -> Sliding | None:
+    """The task as a window over vectors, or None if it is something else."""
+    if len(task.outputs) != 1:
+        return None
+    (output,) = task.outputs
+    window = sliding_window(output)
+    if window is None or len(window.slides) > MOST_SLIDES or window.read.tensor not in task.buffers:
+        return None
+    changed: dict[Expr, Expr] = {window.place: window.read}
+    stage = stage_over_memory(output, map_expr(output.body, changed.get), task)
+    by_stride = sorted(window.slides, key=lambda s: stage.axes.index(s.axis))
+    columns, rows = by_stride[-1], by_stride[0] if len(by_stride) == 2 else None
+    vector = stage.vector
+    image = address_form(task.buffers[window.read.tensor], window.read.indices)
+    if vector is None or any(vector is s.axis for s in window.slides):
+        return None
+    if image.coefficient(vector) != 1 or not _means_nothing_outside(window, output):
+        return None
+    if rows is not None and only_axis(rows.tap) is None:
+        return None
+    inner = {vector, *(s.axis for s in window.slides)}
+    outer = tuple(a for a in stage.axes if a not in inner)
+    found = Sliding(task, stage, window, rows, columns, vector, outer)
+    return found if _lanes_are_neighbours(found) else None
+
+
+def _means_nothing_outside(window: Window, stage: Compute) -> bool:
+    """True when a tap outside of the image leaves the reduction as it is."""
+    if window.outside is None or outside_adds_nothing(window, stage):
+        return True
+    (reduce,) = [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]
+    neutral = identity_element(reduce.kind, reduce.value.dtype)
+    plain = reduce.kind in ("max", "min") and reduce.value is window.place
+    return plain and window.outside.value == neutral.value
+
+
+def _lanes_are_neighbours(s: Sliding) -> bool:
+    """True when every read is one vector or one element for all lanes."""
+    body, _ = repack_constants(s.spatial())
+    reads = [e for e in subexpressions(body) if isinstance(e, Read)]
+    return all(lane_step(r, s.vector) in (0, 1) for r in reads)
+
+
+def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
+    """The kernel of the window with the given tile sizes."""
+    width = t.nv * t.lanes
+    panels = -(-s.vector.extent // width)
+    chunks, rows = -(-panels // t.panels_per_step), 1 if t.whole else s.height
+    p, jo = Var("p"), Var("jo")
+    exact = panels % t.panels_per_step == 0
+    panel = within_count(p % chunks * t.panels_per_step + jo, panels, exact=exact)
+    writer = _Tiles(s, t, jo)
+    writer.where.update(split_index(p // (chunks * rows), s.outer))
+    writer.where[s.vector] = start_of(panel, width, s.vector.extent) + writer.lane_offset
+    body: Sequence[Stmt] = ()
+    if t.whole:
+        r = Var("r")
+        body = [loop(r, x.rows, *writer.row(x, x.first + r)) for x in s.segments]
+    else:
+        row = p // chunks % rows
+        for segment in reversed(s.segments):
+            made = tuple(writer.row(segment, row))
+            body = (If(row < segment.end, made, tuple(body)),) if body else made
+    total = math.prod(a.extent for a in s.outer) * rows * chunks
+    nest: tuple[Stmt, ...] = (Allocate(writer.acc, tuple(body)),)
+    whole = (loop(p, total, *nest, kind="parallel"),)
+    inputs, arguments = arguments_of(s.task, whole, writer.known)
+    return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
+
+
+class _Tiles:
+    """Writes the tiles of a row."""
+
+    def __init__(self, s: Sliding, t: SlidingTiling, jo: Var) -> None:
+        self.s, self.t, self.jo = s, t, jo
+        self.i, self.v, self.lane = Var("i"), Var("v"), Var("lane")
+        self.lane_offset = self.v * t.lanes + self.lane
+        self.body, self.known = repack_constants(s.spatial())
+        (self.reduce,) = [e for e in subexpressions(self.body) if isinstance(e, Reduce)]
+        shape = (t.px, t.nv, t.lanes)
+        self.acc = Buffer("acc0", shape, self.reduce.value.dtype, scope="register")
+        self.at = (self.i, self.v, self.lane)
+        self.where: dict[Expr, Expr] = {}
+
+    def row(self, segment: Segment, row: Expr) -> list[Stmt]:
+        """All tiles of a row of the segment: those at its ends one by one."""
+        if self.s.rows is not None:
+            self.where[self.s.rows.axis] = row
+        px, width = self.t.px, self.s.width
+        tiles = -(-width // px)
+        first, inside = self.s.middle(px)
+        io = Var("io")
+        made: list[Stmt] = [
+            self.tile(segment, as_expr(min(k * px, width - px)), at_end=True) for k in range(first)
+        ]
+        if inside:
+            start = start_of(first + io, px, width)
+            made.append(loop(io, inside, self.tile(segment, start, at_end=False)))
+        return [*made, *(self.tile(segment, as_expr(min(k * px, width - px)), at_end=True)
+                         for k in range(first + inside, tiles))]  # fmt: skip
+
+    def tile(self, segment: Segment, start: Expr, *, at_end: bool) -> Stmt:
+        """The tile from a pixel on, of all panels of the step."""
+        s = self.s
+        where = {**self.where, s.columns.axis: start + self.i}
+        zero = Store(self.acc, self.at, identity_element(self.reduce.kind, self.acc.dtype))
+        done: dict[Expr, Expr] = {self.reduce: self.acc[self.at]}
+        final = substitute(map_expr(self.body, done.get), where)
+        store = Store(s.stage.target, (substitute(s.stage.address, where),), final)
+        statements = [self.pixels(self.vectors(zero)), self.update(segment, where, at_end=at_end),
+                      self.pixels(self.vectors(store))]  # fmt: skip
+        return loop(self.jo, self.t.panels_per_step, *statements)
+
+    def update(self, segment: Segment, where: dict[Expr, Expr], *, at_end: bool) -> Stmt:
+        s, axes = self.s, self.axes
+        variables = {a: Var(f"k{n}") for n, a in enumerate(axes)}
+        taps: dict[Expr, Expr] = dict(variables.items())
+        if s.down is not None:
+            taps[s.down] = segment.low + taps[s.down]
+        value = substitute(self.reduce.value, {**where, **taps})
+        combined = combine(self.reduce.kind, self.acc[self.at], value)
+        made = self.vectors(Store(self.acc, self.at, combined))
+        if at_end and s.window.outside is not None:
+            position = where[s.columns.axis] * s.columns.step + substitute(s.columns.tap, taps)
+            end = s.window.read.tensor.shape[s.columns.dim]
+            made = If(position >= 0, (If(position < end, (made,)),))
+        made = self.pixels(made)
+        for axis, kind in zip(reversed(axes), reversed(loop_kinds(axes))):
+            extent = segment.high - segment.low if axis is s.down else axis.extent
+            made = loop(variables[axis], extent, made, kind=kind)
+        return made
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return window_axes(self.s, self.reduce)
+
+    def vectors(self, body: Stmt) -> Stmt:
+        lanes = loop(self.lane, self.t.lanes, body, kind="vector")
+        return loop(self.v, self.t.nv, lanes, kind="unroll")
+
+    def pixels(self, body: Stmt) -> Stmt:
+        return loop(self.i, self.t.px, body, kind="unroll")
+
+
+def window_axes(s: Sliding, reduce: Reduce) -> tuple[Axis, ...]:
+    """The reduced axes, rows outermost: what neighbouring pixels share lies along a row."""
+    return tuple(sorted(reduce.axes, key=lambda a: a is not s.down))

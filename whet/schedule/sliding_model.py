@@ -1,0 +1,178 @@
+"""What a sliding window over vectors should cost, for a whole population at once.
+
+A tile is bound by its operations, its loads and stores or its dependency chains; all tiles
+together by what the second cache delivers.  A row of the image arrives from there once if the
+rows under the window stay in the first cache until the window has passed, and otherwise once for
+every row of results that needs it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.schedule.model import lanes_for
+from whet.schedule.rates import rates_of
+from whet.schedule.sliding import Segment, Sliding, window_axes
+from whet.schedule.spatial import loop_kinds
+from whet.schedule.work import (
+    IN_FLIGHT,
+    elements,
+    halvings,
+    lane_step,
+    operations,
+    reads,
+    shared_out,
+    traffic_cycles,
+    with_weights,
+)
+
+TILE_CYCLES = 3.0
+"""Loops and addresses around a tile."""
+STORE_SLOTS = 2.0
+"""Loads that take as long as one store."""
+RELOADED = 0.3
+"""What a load of a weight costs that does not stay in its register, though loads have time."""
+ROOM = 8
+"""Registers for what is on its way between weights and sums."""
+LONGEST_CODE = 4096
+"""Operations on vectors that a kernel is written out to at most."""
+SETS_BYTES = 4096
+"""The first cache: lines that share a set, and how far apart they are."""
+SCATTERED, LOST = 0.95, 0.75
+"""What arrives from far when the neighbours of a line are not wanted at once, against what could:
+when they are still near at their turn, and when they are not."""
+NEAR = 4
+"""How many times the second cache the arrays may be for that."""
+NAMES = ("px", "nv", "lanes", "panels_per_step", "whole")
+
+
+def sliding_holes(s: Sliding, target: Target, threads: int) -> dict[str, Array]:
+    """Tiles that fit the registers, by rows of the image or by panels of channels."""
+    bits = max(8, s.stage.target.dtype.bits)
+    lanes = lanes_for(s.vector.extent, bits, target)
+    found: list[tuple[int, ...]] = []
+    for px in (1, 2, 3, 4, 5, 6, 7, 8):
+        for nv in (1, 2, 4):
+            crowded = px * nv > 1 and 2 * px * nv > target.vector_registers
+            if px > s.width or crowded or nv * lanes > s.vector.extent:
+                continue
+            if px * nv > 1 and _written(s, px, nv) > LONGEST_CODE:
+                continue
+            panels = -(-s.vector.extent // (nv * lanes))
+            shares = halvings(panels) if threads > 1 else [panels]
+            found += [(px, nv, lanes, share, 0) for share in shares]
+            found.append((px, nv, lanes, 1, 1))
+    return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
+
+
+def _written(s: Sliding, px: int, nv: int) -> int:
+    """Operations on vectors in the text of the kernel."""
+    axes = window_axes(s, s.reduce)
+    terms = elements([a for a, kind in zip(axes, loop_kinds(axes)) if kind == "unroll"])
+    left, right = s.ends(px)
+    tiles = min(-(-s.width // px), left + right + 1)
+    return len(s.segments) * tiles * px * nv * terms
+
+
+def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    panels = -(-s.vector.extent // (holes["nv"] * holes["lanes"]))
+    chunks = -(-panels // holes["panels_per_step"])
+    outer = elements(s.outer)
+    steps = outer * chunks * np.where(holes["whole"], 1, s.height)
+    terms = elements(s.reduce.axes)
+    crowded = holes["nv"] * (terms + holes["px"]) + ROOM > target.vector_registers
+    kept = (holes["panels_per_step"] == 1) & ~crowded
+    shape = np.stack([*(holes[n] for n in ("px", "nv", "lanes")), kept])
+    shapes, place = np.unique(shape, axis=1, return_inverse=True)
+    per_panel = np.array([_panel_cycles(s, target, *map(int, x)) for x in shapes.T])
+    cycles = outer * chunks * holes["panels_per_step"] * per_panel[place.reshape(-1)]
+    traffic = _traffic_cycles(s, target, holes)
+    cycles = np.maximum(cycles, traffic) + 0.1 * np.minimum(cycles, traffic)
+    weights = sum(t.type.nbytes for t in s.task.constants)
+    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
+
+
+def _panel_cycles(s: Sliding, target: Target, px: int, nv: int, lanes: int, kept: int) -> float:
+    """All pixels of an image along one panel of channels; weights may be `kept` in registers."""
+    return sum(x.rows * _row_cycles(s, target, x, px, nv, lanes, kept) for x in s.segments)
+
+
+def _row_cycles(
+    s: Sliding, target: Target, segment: Segment, px: int, nv: int, lanes: int, kept: int
+) -> float:
+    rates, bits = rates_of(target), max(8, s.stage.target.dtype.bits)
+    passes = float(rates.passes(np.asarray(lanes), bits))
+    load_passes = float(rates.load_passes(np.asarray(lanes), bits))
+    reduce, slide, tiles = s.reduce, s.columns, -(-s.width // px)
+    high = segment.high - segment.low
+    terms = elements(reduce.axes)
+    across = terms // (1 if s.down is None else s.down.extent)
+    product = reduce.kind == "sum" and operations(reduce.value) > 0
+    per_term = operations(reduce.value) + (0.0 if product else 1.0)
+    image = s.window.read.tensor.shape[slide.dim]
+    taps = sum(
+        0 <= (min(k * px, s.width - px) + i) * slide.step + tap < image
+        for k in range(tiles)
+        for i in range(px)
+        for tap in np.linspace(slide.low, slide.high, across)
+    )  # fmt: skip
+    work = nv * passes * (high * taps * per_term + tiles * px * operations(s.stage.body))
+    reach = min(px * across, (px - 1) * slide.step + slide.high - slide.low + 1)
+    others = len(reads(reduce.value)) - 1
+    written = loop_kinds(window_axes(s, reduce))[0] == "unroll"
+    image_loads = reach if written or slide.step == 1 else px * across
+    weights = 0.0 if kept else tiles * nv * load_passes * high * others * across
+    loads = tiles * nv * load_passes * high * image_loads + weights
+    beside = sum(lane_step(r, s.vector) != 0 for r in reads(s.stage.body))
+    loads += tiles * px * nv * load_passes * (STORE_SLOTS + beside)
+    issue = max(work / rates.operations, loads / rates.loads)
+    overlap = max(1.0, IN_FLIGHT * tiles / (work + loads))
+    chain = rates.latency * high * across * tiles / overlap
+    return max(issue, chain) + RELOADED * weights / rates.loads + TILE_CYCLES * tiles
+
+
+def _traffic_cycles(s: Sliding, target: Target, holes: dict[str, Array]) -> Array:
+    """What has to come from the second cache, or from where all of it can be at best."""
+    rates = rates_of(target)
+    moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
+    image, itemsize = s.window.read.tensor, s.window.read.dtype.itemsize
+    kept = np.zeros(len(holes["px"]))
+    for whole in (0, 1):
+        for nv in np.unique(holes["nv"]):
+            mask = (holes["whole"] == whole) & (holes["nv"] == nv)
+            if mask.any():
+                lanes = int(nv) * int(holes["lanes"][0])
+                width = lanes if whole else s.vector.extent
+                kept[mask] = _share_kept(s, target, width * itemsize)
+    # What is not kept is fetched again for every row of results below.
+    step = 1 if s.rows is None else s.rows.step
+    high = 1 if s.down is None else s.down.extent
+    again = max(0.0, high / step - 1) * (1 - kept) * image.type.nbytes
+    nbytes = sum(t.type.nbytes for t in moving)
+    far = traffic_cycles(moving, target)
+    share = 1.0
+    if far > nbytes / rates.l2_bytes:
+        share = SCATTERED if nbytes <= NEAR * target.l2_bytes else LOST
+    arriving = np.where(holes["whole"] == 1, far / share, far)
+    return np.asarray(arriving + again / rates.l2_bytes)
+
+
+def _share_kept(s: Sliding, target: Target, nbytes: int) -> float:
+    """The share of the lines under the window that the sets of the first cache can hold."""
+    buffer = s.task.buffers[s.window.read.tensor]
+    itemsize, line = s.window.read.dtype.itemsize, target.line_bytes
+    strides = buffer.element_strides
+    high = 1 if s.down is None else s.down.extent
+    down = 0 if s.rows is None else strides[s.rows.dim] * itemsize
+    across = strides[s.columns.dim] * itemsize
+    width = s.window.read.tensor.shape[s.columns.dim]
+    if high * width * nbytes > 2 * target.l1d_bytes:
+        return 0.0
+    first = down * np.arange(high)[:, None] + across * np.arange(width)
+    lines = (first[..., None] + np.arange(0, nbytes, line)).reshape(-1) // line
+    sets = np.bincount(np.unique(lines) % (SETS_BYTES // line), minlength=SETS_BYTES // line)
+    ways = target.l1d_bytes // SETS_BYTES
+    return float(np.minimum(sets, ways).sum() / sets.sum())
