@@ -2,7 +2,8 @@
 
     python bench/elementwise.py [--threads 1 2] [--only add exp]
 
-Results go into arrays that exist already, on both sides, so that fresh pages are not timed.
+Results go into arrays that exist already, on both sides, so that fresh pages are not timed; what
+is bound by memory uses the same memory on all sides, memcpy included (see `harness.shared`).
 Bandwidth counts every array that is read or written once.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.peers import Field, error_of_range, number as size
+from harness.peers import Field, Peer, error_of_range
 from harness.report import (
     Goal,
     Report,
@@ -30,6 +31,7 @@ from harness.report import (
     say,
     settings_of,
 )
+from harness.shared import folder_in_memory, write_shared
 from harness.turns import Measurement, settings_from, take_turns
 from whet.core.types import Array
 from zoo.layers import elementwise_model, row_model
@@ -48,6 +50,11 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
 }
 """A megabyte of numbers; attention scores of 12 heads; the activations of BERT-base."""
 NAMES = (*MOVED, *AGAINST_TORCH)
+CONTESTANTS: Mapping[bool, Mapping[str, str]] = {
+    True: {"whet": "whet_shared", "torch": "torch_shared", "memcpy": "memcpy_shared"},
+    False: {"whet": "whet_into", "torch": "torch_function"},
+}
+"""Their runtimes, where memory is what counts and elsewhere."""
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -96,9 +103,12 @@ def main() -> None:
     report = Report("Elementwise operators and rows", settings_of(given))
     missing: dict[str, str] = {}
     for threads in given.threads:
-        entries = {n: (n, threads) for n in ("whet_into", "bandwidth", "torch_function")}
+        names = {name for contestants in CONTESTANTS.values() for name in contestants.values()}
         moving, computing = [], []
-        with Field(entries) as field, tempfile.TemporaryDirectory() as folder:
+        with (
+            Field({n: (n, threads) for n in names}) as field,
+            tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder,
+        ):
             for name in given.only:
                 say(f"{name}, {count(threads)}")
                 times, work, errors = measure(field, Path(folder), name, given)
@@ -125,18 +135,20 @@ def measure(
     """Times by contestant, the bytes of a memcpy, errors by contestant."""
     shape = shape_of(name, given.megabytes)
     model = (row_model if name in ROWS else elementwise_model)(name, shape)
-    path = folder / "model.onnx"
+    path = folder / f"{name}.onnx"
     onnx.save(model, path)
     values = inputs_of(name, shape)
-    peers = field.load_all(["whet_into"], str(path), values)
-    peers |= field.load_all(["torch_function"], name, values)
-    expected = meaning(name, *values.values())
-    errors = {key: error_of_range(p.run()[0], expected) for key, p in peers.items()}
-    work = None
     if name in MOVED:
-        probes = field.load_all(["bandwidth"], "memcpy", size(given.megabytes << 20))
-        for key, probe in probes.items():
-            peers[key], work = probe, probe.work()
+        write_shared(folder, values)
+    peers: dict[str, Peer] = {}
+    for who, runtime in CONTESTANTS[name in MOVED].items():
+        loaded = field.load(runtime, name if runtime == "torch_function" else str(path), values)
+        if loaded is not None:
+            peers[who] = loaded
+    work = peers["memcpy"].work() if "memcpy" in peers else None
+    expected = meaning(name, *values.values())
+    errors = {key: error_of_range(p.run()[0], expected) for key, p in peers.items()
+              if key != "memcpy"}  # fmt: skip
     return take_turns(peers, settings_from(given), failed=field.note), work, errors
 
 
@@ -150,7 +162,7 @@ def judge(
     errors: dict[str, float],
 ) -> list[str]:
     """Adds to the report; the line of the table."""
-    own, torch, copy = (times.get(n) for n in ("whet_into", "torch_function", "bandwidth"))
+    own, torch, copy = (times.get(n) for n in ("whet", "torch", "memcpy"))
     over_torch = torch.median / own.median if own and torch else None
     what = f"{name}, {count(threads)}"
     row = {"operator": name, "shape": shape_of(name, megabytes), "threads": threads,
@@ -161,8 +173,8 @@ def judge(
         goal = Goal(f"{what}: over torch", over_torch, AGAINST_TORCH[name], disturbed=unsure)
         report.goals.append(goal)
         return [f"{name} {list(SHAPES[name])}", milliseconds(own), milliseconds(torch),
-                number(over_torch), number(errors.get("whet_into"), 2),
-                number(errors.get("torch_function"), 2)]  # fmt: skip
+                number(over_torch), number(errors.get("whet"), 2),
+                number(errors.get("torch"), 2)]  # fmt: skip
     nbytes = float(MOVED[name] * (megabytes << 20))
     reached = (nbytes / own.median) / (work / copy.median) if own and copy and work else None
     row["over_memcpy"] = reached
@@ -172,7 +184,7 @@ def judge(
     return [name, milliseconds(own), milliseconds(torch),
             rate(own, lambda seconds: nbytes / seconds / 1e9),
             rate(copy, lambda seconds: (work or 0.0) / seconds / 1e9),
-            number(reached), number(errors.get("whet_into"), 2)]  # fmt: skip
+            number(reached), number(errors.get("whet"), 2)]  # fmt: skip
 
 
 if __name__ == "__main__":

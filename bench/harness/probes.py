@@ -9,6 +9,7 @@ from whet.codegen.llvm.probecode import STREAMS
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.target import detect
+from whet.core.types import Array
 
 FMA_ROUNDS = 50_000
 PIECES_PER_THREAD = 8
@@ -27,6 +28,11 @@ def fma_probe(threads: int) -> Probe:
 def bandwidth_probe(kind: str, nbytes: int, threads: int) -> Probe:
     """Reading, copying or adding arrays of that many bytes each; `memcpy` is the C library's."""
     return _prober(threads).stream(kind, [np.ones(nbytes // 4, np.float32) for _ in range(3)])
+
+
+def memcpy_probe(source: Array, result: Array, threads: int) -> Probe:
+    """The C library's copy of one array to another."""
+    return _prober(threads).stream("memcpy", [source, result, result])
 
 
 def _prober(threads: int) -> Prober:

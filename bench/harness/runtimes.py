@@ -1,12 +1,14 @@
 """Runtimes that only benchmarks need, beside those of `whet bench`.
 
-`whet` and `whet_into` refuse to run in the interpreter.  For `fma` and `bandwidth` the result is
-the work of a call; `torch`, `torch_*` and `jax` translate the ONNX model operator by operator.
+`whet` and `whet_into` refuse to run in the interpreter.  For `fma`, `bandwidth` and
+`memcpy_shared` the result is the work of a call; those that end in `_shared` use arrays that all
+of them share; `torch`, `torch_*` and `jax` translate the ONNX model operator by operator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,18 @@ def load_whet_into(job: Job) -> Run:
     return run
 
 
+def load_whet_shared(job: Job) -> Run:
+    """From and into arrays that all processes share."""
+    f = _native(job)
+    given, result = _shared(job)
+
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        f(*given, out=[result])
+        return [result]
+
+    return run
+
+
 def _native(job: Job) -> Any:
     import whet
 
@@ -55,11 +69,26 @@ def load_fma(job: Job) -> Run:
     return _probing(fma_probe(job.threads))
 
 
+def load_memcpy_shared(job: Job) -> Run:
+    """The C library's copy of the first of the shared arrays to their result."""
+    from harness.probes import memcpy_probe
+
+    given, result = _shared(job)
+    return _probing(memcpy_probe(given[0], result, job.threads))
+
+
 def load_bandwidth(job: Job) -> Run:
     """The model is the kind of traffic, the input the bytes of an array."""
     from harness.probes import bandwidth_probe
 
     return _probing(bandwidth_probe(job.model, int(job.inputs["size"]), job.threads))
+
+
+def _shared(job: Job) -> tuple[list[Array], Array]:
+    """The arrays beside the model that all contestants read and write."""
+    from harness.shared import map_shared
+
+    return map_shared(Path(job.model).parent, job.inputs)
 
 
 def _probing(probe: Any) -> Run:
@@ -105,9 +134,19 @@ def load_torch_compile(job: Job) -> Run:
 
 def load_torch_function(job: Job) -> Run:
     """One function of torch, named by the model, into an array that exists already."""
+    first = next(iter(job.inputs.values()))
+    return _torch_function(job, job.model, list(job.inputs.values()), np.empty_like(first))
+
+
+def load_torch_shared(job: Job) -> Run:
+    """The same from and into the shared arrays; the model's file is named after the function."""
+    given, result = _shared(job)
+    return _torch_function(job, Path(job.model).stem, given, result)
+
+
+def _torch_function(job: Job, name: str, arrays: Sequence[Array], into: Array) -> Run:
     torch = _torch(job)
-    given = [torch.from_numpy(a) for a in job.inputs.values()]
-    result = torch.empty_like(given[0])
+    given, result = [torch.from_numpy(a) for a in arrays], torch.from_numpy(into)
     width = given[0].shape[-1:]
     mean = torch.empty(*given[0].shape[:-1], 1)
     deviation = torch.empty_like(mean)
@@ -122,7 +161,7 @@ def load_torch_function(job: Job) -> Run:
             given[0], list(width), given[1], given[2], 1e-5,
             out0=result, out1=mean, out2=deviation),
     }  # fmt: skip
-    call, results = calls[job.model], [result.numpy()]
+    call, results = calls[name], [into]
 
     def run(arrays: Sequence[Array]) -> Sequence[Array]:
         with torch.inference_mode():
@@ -241,6 +280,8 @@ def _torch_call(job: Job, module: Any, channels_last: bool) -> Run:
 BENCH_RUNTIMES: dict[str, Callable[[Job], Run]] = {
     "whet": load_whet,
     "whet_into": load_whet_into,
+    "whet_shared": load_whet_shared,
+    "memcpy_shared": load_memcpy_shared,
     "fma": load_fma,
     "bandwidth": load_bandwidth,
     "torch": load_torch,
@@ -248,6 +289,7 @@ BENCH_RUNTIMES: dict[str, Callable[[Job], Run]] = {
     "torch_prepacked": load_torch_prepacked,
     "torch_compile": load_torch_compile,
     "torch_function": load_torch_function,
+    "torch_shared": load_torch_shared,
     "jax": load_jax,
     "tvm": load_tvm,
 }

@@ -22,6 +22,7 @@ from harness import costs, report, turns
 from harness.onnx_nodes import read_steps
 from harness.peers import Field, error_of_range, number
 from harness.probes import BANDWIDTH_KINDS, bandwidth_probe, fma_probe
+from harness.shared import map_shared, write_shared
 from harness.turns import Settings, Turn
 from whet.core.errors import WhetError
 from whet.core.types import Array
@@ -234,6 +235,21 @@ def test_peers_take_turns_and_missing_ones_are_said(tmp_path: Path) -> None:
         assert ready["fma"].work() > 1e7  # and goes on when it is asked
     assert set(found) == {"ort", "fma"}
     assert set(peers.missing) == {"none"}
+
+
+def test_contestants_share_their_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "add.onnx"
+    onnx.save(layers.elementwise_model("add", (256,)), path)
+    values = {f"x{n}": np.arange(n, n + 256, dtype=np.float32) for n in range(2)}
+    write_shared(tmp_path, values)
+    with Field({n: (n, 1) for n in ("whet_shared", "memcpy_shared")}) as peers:
+        ready = peers.load_all(["whet_shared", "memcpy_shared"], str(path), values)
+        _, result = map_shared(tmp_path, [])
+        (found,) = ready["whet_shared"].run()
+        assert np.array_equal(found, values["x0"] + values["x1"])
+        assert np.array_equal(result, found)
+        assert ready["memcpy_shared"].work() == 2 * 256 * 4
+        assert np.array_equal(result, values["x0"])
 
 
 # ---------------------------------------------------------------------------------------- models
