@@ -28,8 +28,9 @@ from whet.superopt.verify.bounded import check_bounded
 from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.field import PRIME
 from whet.superopt.verify.identity import Counterexample, check_identity
-from whet.superopt.verify.prover import SOLVER, Proof, Prover
+from whet.superopt.verify.prover import Proof, Prover
 from whet.superopt.verify.report import Report as Report
+from whet.superopt.verify.solver import SOLVER
 from whet.superopt.verify.theory import with_lemmas
 
 GUARDS_TRIED = 12
@@ -67,7 +68,8 @@ def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
         return Report(rule, "unproved", (("identity", numeric.problem),), hint=numeric.problem)
     # A proof of what a counterexample refutes would be an alarm, so the prover is asked anyway.
     began = time.process_time()
-    proof = prover.prove(tested, numeric.at)
+    known = rule.certificate.axioms if rule.certificate is not None else None
+    proof = prover.prove(tested, numeric.at, known)
     took = time.process_time() - began
     symbolic = check_bounded(tested, seed)
     wrong = numeric.counterexample or symbolic.counterexample

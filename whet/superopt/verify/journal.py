@@ -17,8 +17,8 @@ from whet.core.digest import digest_text
 from whet.superopt.rules.rule import Certificate, Rule, Variable
 from whet.superopt.verify.axioms import digest, laws
 from whet.superopt.verify.lemmas import LEMMAS
-from whet.superopt.verify.prover import SOLVER
 from whet.superopt.verify.report import Report
+from whet.superopt.verify.solver import SOLVER
 
 
 @functools.cache

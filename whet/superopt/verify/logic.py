@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import z3
@@ -40,8 +40,8 @@ class Language:
 
     def __init__(self) -> None:
         self.functions: dict[str, Any] = {}
-        self.background: list[Any] = []
-        """What is true of the functions themselves: items of lists, factors of one."""
+        self.background: dict[str, list[Any]] = {}
+        """What is true of some functions themselves: items of lists, factors of one."""
 
     def sort(self, rank: int) -> Any:
         return z3.DeclareSort(f"T{rank}")
@@ -60,19 +60,19 @@ class Language:
     def items(self, values: list[Any]) -> Any:
         """The list of these values; what its items are becomes an axiom on first use."""
         n = len(values)
-        name = f"list/{n}"
+        name = list_name(n)
         if name not in self.functions:
             make = self.function(name, *([INT] * (n + 1)))
             if n:
                 bound = [z3.Int(f"item{k}") for k in range(n)]
                 whole = make(*bound)
                 facts = z3.And([self.item(whole, z3.IntVal(k)) == b for k, b in enumerate(bound)])
-                self.background.append(z3.ForAll(bound, facts, patterns=[whole]))
+                self.background[name] = [z3.ForAll(bound, facts, patterns=[whole])]
         return self.functions[name](*values)
 
     def opaque(self, op: str) -> Any:
         """A product or quotient of unknowns: only what 1 and equal operands do is known."""
-        name = f"arithmetic {op}"
+        name = opaque_name(op)
         if name not in self.functions:
             function = self.function(name, INT, INT, INT)
             a, one = z3.Int("operand"), z3.IntVal(1)
@@ -81,18 +81,31 @@ class Language:
                 "//": [(function(a, one), a), (function(a, a), one)],
                 "%": [(function(a, one), z3.IntVal(0)), (function(a, a), z3.IntVal(0))],
             }
-            self.background += [z3.ForAll([a], x == y, patterns=[x]) for x, y in known[op]]
+            self.background[name] = [z3.ForAll([a], x == y, patterns=[x]) for x, y in known[op]]
         return self.functions[name]
 
     def item(self, value: Any, index: Any) -> Any:
         return self.function("item", INT, INT, INT)(value, index)
+
+    def known_of(self, names: Iterable[str]) -> list[Any]:
+        """What is true of the functions of these names."""
+        return [f for name in sorted(set(names)) for f in self.background.get(name, ())]
+
+
+def list_name(length: int) -> str:
+    return f"list/{length}"
+
+
+def opaque_name(op: str) -> str:
+    return f"arithmetic {op}"
 
 
 class Translation:
     """Terms and expressions over given variables.
 
     `tensors` gives constants to tensor variables and `attributes` to attribute variables;
-    `ranks` gives the ranks of all terms.
+    `ranks` gives the ranks of all terms.  `used` collects the names of lists and opaque
+    functions that occur.
     """
 
     def __init__(
@@ -104,6 +117,7 @@ class Translation:
     ) -> None:
         self.language, self.tensors, self.attributes = language, tensors, attributes
         self.ranks = ranks
+        self.used: set[str] = set()
         self.abstracted: list[tuple[Any, Any]] | None = None
 
     def abstracting(self) -> Translation:
@@ -113,7 +127,7 @@ class Translation:
         with the condition z = [dim(x, 0), dim(y, 0)], which matches more.
         """
         made = Translation(self.language, self.tensors, self.attributes, self.ranks)
-        made.abstracted = []
+        made.used, made.abstracted = self.used, []
         return made
 
     def term(self, term: Term) -> Any:
@@ -160,7 +174,7 @@ class Translation:
             case Name(name=name):
                 return self.attributes[name]
             case ListOf(items=items):
-                return self.language.items([self.value(i) for i in items])
+                return self._items([self.value(i) for i in items])
             case Measure():
                 return self._measure(e)
             case Item(value=value, index=index):
@@ -168,6 +182,10 @@ class Translation:
             case Infix(op=op, left=left, right=right) if op not in COMPARISONS:
                 return self._arithmetic(op, self.value(left), self.value(right))
         raise NoTranslation(str(e))
+
+    def _items(self, values: list[Any]) -> Any:
+        self.used.add(list_name(len(values)))
+        return self.language.items(values)
 
     def _measure(self, e: Measure) -> Any:
         tensor, rank = self.tensors[e.tensor]
@@ -178,7 +196,7 @@ class Translation:
             return self.language.dim(tensor, rank, self.value(e.axis))
         dims = [self.language.dim(tensor, rank, z3.IntVal(n)) for n in range(rank)]
         if e.kind == "shape":
-            return self.language.items(dims)
+            return self._items(dims)
         size = z3.IntVal(1)
         for d in dims:
             size = self._arithmetic("*", size, d)
@@ -194,6 +212,7 @@ class Translation:
             return left * right
         if op in ("//", "%") and known[1] and right.as_long() > 0:
             return left / right if op == "//" else left % right
+        self.used.add(opaque_name(op))
         return self.language.opaque(op)(left, right)
 
     def guard(self, e: Expression) -> Any:

@@ -1,13 +1,12 @@
 """Gate (a): a proof in first-order logic from the operators' laws.
 
 Every law becomes up to two quantified implications, one per direction, each with its own side
-as the trigger: an equation is used wherever either of its sides occurs.  Model-based
-instantiation is off, so that "no proof" is answered fast instead of never.
+as the trigger: an equation is used wherever either of its sides occurs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,17 +19,25 @@ from whet.superopt.verify.assign import assignments
 from whet.superopt.verify.axioms import Axiom, axioms_of, laws, operators, usable
 from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.extents import Fact, equal_extents, facts, ranks
-from whet.superopt.verify.logic import Language, NoTranslation, Translation, attribute_constant
+from whet.superopt.verify.logic import (
+    Language,
+    NoTranslation,
+    Translation,
+    attribute_constant,
+    list_name,
+)
+from whet.superopt.verify.solver import Problem
 
-RESOURCES = 6_000_000
-"""Steps of the solver before it gives up, about two seconds: a clock would give other answers on
-another or a busy machine."""
+RESOURCES = 2_000_000
+"""Steps of the solver before it gives up, about half a second: five times as many as any of the
+shipped rules takes."""
+FOR_FEWER = 60_000
+"""Steps in which a proof from fewer axioms must be found: one that is there is found sooner than
+from many, while to find that there is none may take for ever."""
 ENOUGH = 12
 """Assignments from which facts about extents are drawn."""
 ROUNDS = 2
 """How often the operators in play are widened by those of laws that apply to them."""
-
-SOLVER = f"z3 {z3.get_version_string()}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,23 @@ class Proof:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class _Stated:
+    """An axiom in the language, and the names of what must be known of its functions."""
+
+    formulas: tuple[Any, ...]
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Goals:
+    """What must be impossible, output by output, and what may be assumed for each."""
+
+    unequal: list[Any]
+    assumed: list[Any]
+    used: set[str]
+
+
 class Prover:
     """Proves claims from laws; the laws are translated once per set of ranks."""
 
@@ -49,26 +73,36 @@ class Prover:
         self.resources = resources
         self.laws = {n: w for n, w in (known or laws()).items() if usable(w)}
         self.language = Language()
-        self.translated: dict[Axiom, tuple[Any, ...]] = {}
+        self.translated: dict[Axiom, _Stated] = {}
 
-    def prove(self, claim: Claim, at: Sequence[Assignment]) -> Proof:
+    def prove(
+        self, claim: Claim, at: Sequence[Assignment], known: Collection[str] | None = None
+    ) -> Proof:
         """A proof that the sides agree; `at` are assignments at which both have types.
 
         What holds at a few shapes may be chance, and would make the assumptions false, so
-        more are looked for if there are not enough.
+        more are looked for if there are not enough.  Where a proof from the axioms `known` is
+        said to exist, it is looked for first.
         """
         if len(at) < ENOUGH:
             at = assignments(claim, ENOUGH, 0)
         if not at:
             return Proof(False, problem="no shapes fit both sides")
-        axioms = self.relevant(claim, at[0])
         try:
-            goals, assumed = self._goals(claim, at)
+            goals = self._goals(claim, at)
         except NoTranslation as error:
             return Proof(False, problem=f"no translation of {error}")
+        outputs = range(len(goals.unequal))
+        relevant = self.relevant(claim, at[0])
+        if known is not None:
+            named = [a for a in relevant if a.name in known]
+            problem = self._problem(goals, named)
+            if all(problem.core(self.resources, named, n) is not None for n in outputs):
+                return Proof(True, tuple(sorted({a.name for a in named})))
+        problem = self._problem(goals, relevant)
         used: dict[str, None] = {}
-        for n, goal in enumerate(goals):
-            core = self._refute(goal, assumed, axioms)
+        for n in outputs:
+            core = self._refute(problem, n, relevant)
             if core is None:
                 return Proof(False, problem=f"no proof of output {n}")
             used.update(dict.fromkeys(core))
@@ -103,20 +137,23 @@ class Prover:
         return (a for a in axioms_of(name, law) if {r for _, r in a.ranks} <= fitting)
 
     # -------------------------------------------------------------------------------- axioms
-    def translate(self, axiom: Axiom) -> tuple[Any, ...]:
+    def translate(self, axiom: Axiom) -> _Stated:
         """The quantified formulas of an axiom: none if the language cannot say it."""
         if axiom not in self.translated:
+            used: set[str] = set()
             try:
-                self.translated[axiom] = tuple(self._formulas(axiom))
+                formulas = tuple(self._formulas(axiom, used))
             except NoTranslation:
-                self.translated[axiom] = ()
+                formulas = ()
+            self.translated[axiom] = _Stated(formulas, frozenset(used))
         return self.translated[axiom]
 
-    def _formulas(self, axiom: Axiom) -> Iterable[Any]:
+    def _formulas(self, axiom: Axiom, used: set[str]) -> Iterable[Any]:
         claim = axiom.claim
         tensors = {n: (self.language.tensor(n, r), r) for n, r in claim.ranks}
         attributes = {n: z3.Int(n) for n in claim.attributes}
         plain = Translation(self.language, tensors, attributes, ranks(claim.sides, axiom.at[0]))
+        plain.used = used
         bound = [*(t for t, _ in tensors.values()), *attributes.values()]
         guards = [plain.guard(g) for g in claim.guards]
         sides = {"left": claim.left[0], "right": claim.right[0]}
@@ -144,14 +181,14 @@ class Prover:
                 yield body
 
     # --------------------------------------------------------------------------------- goals
-    def _goals(self, claim: Claim, at: Sequence[Assignment]) -> tuple[list[Any], list[Any]]:
-        """What must be unsatisfiable for every output, and what may be assumed."""
+    def _goals(self, claim: Claim, at: Sequence[Assignment]) -> _Goals:
         tensors = {n: (self.language.tensor(f"the {n}", r), r) for n, r in claim.ranks}
         values = dict(at[0].attributes)
         attributes = {
             n: attribute_constant(self.language, f"the {n}", v) for n, v in values.items()
         }
         reading = Translation(self.language, tensors, attributes, ranks(claim.sides, at[0]))
+        reading.used = {list_name(len(v)) for v in values.values() if isinstance(v, tuple)}
         assumed = [reading.guard(g) for g in claim.guards]
         assumed += _facts(reading, facts(claim.sides, at))
         assumed += [
@@ -161,51 +198,37 @@ class Prover:
         right = [t for term in claim.right for t in reading.terms(term)]
         if len(left) != len(right) or any(a.sort() != b.sort() for a, b in zip(left, right)):
             raise NoTranslation("sides with different outputs")
-        return [a != b for a, b in zip(left, right)], assumed
+        return _Goals([a != b for a, b in zip(left, right)], assumed, reading.used)
 
     def _extent(self, tensors: Mapping[str, tuple[Any, int]], name: str, axis: int) -> Any:
         return self.language.dim(*tensors[name], z3.IntVal(axis))
 
+    def _problem(self, goals: _Goals, axioms: Sequence[Axiom]) -> Problem[Axiom]:
+        stated = {axiom: self.translate(axiom) for axiom in axioms}
+        used = goals.used.union(*(s.used for s in stated.values()))
+        given = [*goals.assumed, *self.language.known_of(used)]
+        return Problem(given, goals.unequal, {a: s.formulas for a, s in stated.items()})
+
     def _refute(
-        self, goal: Any, assumed: Sequence[Any], axioms: Sequence[Axiom]
+        self, problem: Problem[Axiom], goal: int, axioms: Sequence[Axiom]
     ) -> list[str] | None:
         """The axioms from which the goal is impossible; None if it may be possible.
 
         The solver names some that it needs; those that turn out to be superfluous are dropped.
         """
-        given = [*assumed, goal]
-        needed = self.core(given, axioms)
+        needed = problem.core(self.resources, axioms, goal)
         if needed is None:
             return None
         for axiom in sorted(needed, key=lambda a: a.law.law.numeric == "exact"):
             fewer = [a for a in needed if a is not axiom]
-            if self.core(given, fewer) is not None:
+            if problem.core(FOR_FEWER, fewer, goal) is not None:
                 needed = fewer
         return list(dict.fromkeys(a.name for a in needed))
 
     def core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
         """Axioms that make the given formulas contradictory, or None."""
-        solver = _solver(self.resources)
-        tracked: dict[str, Axiom] = {}
-        for axiom in axioms:
-            for formula in self.translate(axiom):
-                label = f"axiom {len(tracked)}"
-                tracked[label] = axiom
-                solver.assert_and_track(formula, label)
-        for formula in (*given, *self.language.background):
-            solver.add(formula)
-        if solver.check() != z3.unsat:
-            return None
-        return list(dict.fromkeys(tracked[str(c)] for c in solver.unsat_core()))
-
-
-def _solver(resources: int) -> Any:
-    solver = z3.SimpleSolver()
-    solver.set("rlimit", resources)
-    solver.set("auto_config", False)
-    solver.set("mbqi", False)
-    solver.set("random_seed", 0)
-    return solver
+        goals = _Goals([z3.And(*given)], [], set())
+        return self._problem(goals, axioms).core(self.resources, axioms, 0)
 
 
 def _facts(reading: Translation, found: Sequence[Fact]) -> list[Any]:
