@@ -130,7 +130,7 @@ class _Expansion:
         )
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=2048)
 def _meaning(op: Op, types: tuple[TensorType, ...]) -> _Program | _Expansion:
     """What the operator computes on inputs of these types."""
     if op.expand is not None:

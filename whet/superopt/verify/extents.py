@@ -8,6 +8,7 @@ concat), it is a fact about that value of the attribute.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from whet.core.types import TensorType
 from whet.graph.attributes import Expression, Infix, Item, Literal, Measure, Name, evaluate
 from whet.graph.terms import Apply, Number, Term, Variable
 from whet.superopt.verify.claims import Assignment
-from whet.superopt.verify.steps import SCALAR, Types, steps_of, typed
+from whet.superopt.verify.steps import SCALAR, Steps, Types, steps_of, typed
 
 
 class Extent(int):
@@ -91,17 +92,20 @@ class Fact:
 
 def facts(terms: Sequence[Term], at: Sequence[Assignment]) -> tuple[Fact, ...]:
     """Facts about the extents of all sub-terms, from what `infer` does at the assignments."""
-    seen = [_Case(a, _extents(terms, a)) for a in at]
+    return _facts([_Case(tuple(terms), a) for a in at])
+
+
+def _facts(seen: Sequence[_Case]) -> tuple[Fact, ...]:
     found: list[Fact] = []
     for term, axis in dict.fromkeys(k for case in seen for k in case.extents):
         right = _agreed(seen, (term, axis))
         if right is not None:
             found.append(Fact(term, axis, right))
             continue
-        for name, _ in at[0].attributes:
+        for name in seen[0].attributes:
             by_value: dict[Any, list[_Case]] = {}
             for case in seen:
-                by_value.setdefault(dict(case.at.attributes)[name], []).append(case)
+                by_value.setdefault(case.attributes[name], []).append(case)
             agreed = {v: _agreed(cases, (term, axis)) for v, cases in by_value.items()}
             if len(by_value) < len(seen) and None not in agreed.values():
                 found += [Fact(term, axis, f, name, v) for v, f in agreed.items() if f is not None]
@@ -115,74 +119,90 @@ def telling(terms: Sequence[Term], at: Sequence[Assignment]) -> tuple[Assignment
     A formula that holds at some shapes by chance is no fact at the others, so an assignment
     stays if it refutes one that those before it suggest, or if a fact is not seen without it.
     """
-    cases = [_Case(a, _extents(terms, a)) for a in at]
-    known = set(facts(terms, at))
-    kept = list(at[:2])
+    cases = [_Case(tuple(terms), a) for a in at]
+    known = set(_facts(cases))
+    kept = cases[:2]
     while True:
-        found = facts(terms, kept)
-        wrong = next((c.at for c in cases if not all(_holds(f, c) for f in found)), None)
-        if wrong is None and known <= set(found):
-            return tuple(kept)
-        rest = [a for a in at if a not in kept]
-        if not rest:
-            return tuple(kept)
+        found = _facts(kept)
+        wrong = next((c for c in cases if not all(_holds(f, c) for f in found)), None)
+        rest = [c for c in cases if c not in kept]
+        if (wrong is None and known <= set(found)) or not rest:
+            return tuple(c.at for c in kept)
         kept.append(wrong if wrong is not None else rest[0])
 
 
 def _holds(fact: Fact, case: _Case) -> bool:
-    if fact.attribute is not None and dict(case.at.attributes)[fact.attribute] != fact.value:
+    if fact.attribute is not None and case.attributes[fact.attribute] != fact.value:
         return True
     extent = case.extents.get((fact.term, fact.axis))
-    return extent is None or _value(fact.formula, case.at) == extent
+    return extent is None or case.value(fact.formula) == extent
 
 
-@dataclass(frozen=True)
+Places = Mapping[tuple[Term, int], int]
+"""The extents of terms, axis by axis."""
+
+
 class _Case:
-    """The extents of all sub-terms at one assignment."""
+    """The extents of all sub-terms at one assignment, as numbers and, once asked for, as numbers
+    that remember their formulas."""
 
-    at: Assignment
-    extents: Mapping[tuple[Term, int], int]
+    def __init__(self, terms: tuple[Term, ...], at: Assignment) -> None:
+        self.terms, self.at = terms, at
+        self.attributes, self.shapes = dict(at.attributes), dict(at.shapes)
+        found = typed(terms, self.attributes, self.shapes)
+        assert found is not None, at
+        self.extents = _by_axis(found.steps, found.types)
+
+    @functools.cached_property
+    def remembering(self) -> Places:
+        shapes = {
+            name: tuple(Extent.of(d, Measure("dim", name, Literal(n))) for n, d in enumerate(shape))
+            for name, shape in self.at.shapes
+        }
+        values = {n: _named(n, v) for n, v in self.at.attributes}
+        steps = steps_of(self.terms)
+        known: list[Types] = []
+        for step in steps.steps:
+            match step.term:
+                case Variable(name=name):
+                    known.append((TensorType(shapes[name], f32),))
+                case Number():
+                    known.append(SCALAR)
+                case Apply(result=result) as term:
+                    given = (t for i in step.inputs for t in known[i])
+                    op = term.make(values, shapes)
+                    types = op.infer_types(tuple(t for t in given if isinstance(t, TensorType)))
+                    known.append(types if result is None else (types[result],))
+        return _by_axis(steps, known)
+
+    def value(self, e: Expression) -> Any:
+        try:
+            return evaluate(e, self.attributes, self.shapes)
+        except (ArithmeticError, LookupError):  # a list of another length
+            return None
+
+
+def _by_axis(steps: Steps, types: Sequence[Types]) -> Places:
+    """The extents of the operators that have one result."""
+    found: dict[tuple[Term, int], int] = {}
+    for n in steps.applied:
+        match types[n]:
+            case (TensorType(shape=shape),):
+                found |= {(steps.steps[n].term, axis): d for axis, d in enumerate(shape)}
+    return found
 
 
 def _agreed(cases: Sequence[_Case], key: tuple[Term, int]) -> Expression | None:
-    """A formula that gives the extent in all cases (of those that `infer` went through)."""
+    """A formula that gives the extent in all cases (in which the term has such an axis)."""
     known = [c for c in cases if key in c.extents]
-    for candidate in dict.fromkeys(formula(c.extents[key]) for c in known):
-        if all(_value(candidate, c.at) == c.extents[key] for c in known):
-            return candidate
+    refuted: set[Expression] = set()
+    for case in known:
+        candidate = formula(case.remembering[key])
+        if candidate not in refuted:
+            if all(c.value(candidate) == c.extents[key] for c in known):
+                return candidate
+            refuted.add(candidate)
     return None
-
-
-def _value(e: Expression, at: Assignment) -> Any:
-    try:
-        return evaluate(e, dict(at.attributes), dict(at.shapes))
-    except (ArithmeticError, LookupError):  # a list of another length
-        return None
-
-
-def _extents(terms: Sequence[Term], at: Assignment) -> dict[tuple[Term, int], int]:
-    shapes = {
-        name: tuple(Extent.of(d, Measure("dim", name, Literal(n))) for n, d in enumerate(shape))
-        for name, shape in at.shapes
-    }
-    values = {n: _named(n, v) for n, v in at.attributes}
-    steps = steps_of(tuple(terms))
-    known: list[Types] = []
-    found: dict[tuple[Term, int], int] = {}
-    for step in steps.steps:
-        match step.term:
-            case Variable(name=name):
-                known.append((TensorType(shapes[name], f32),))
-            case Number():
-                known.append(SCALAR)
-            case Apply(result=result) as term:
-                given = (t for i in step.inputs for t in known[i])
-                op = term.make(values, shapes)
-                types = op.infer_types(tuple(t for t in given if isinstance(t, TensorType)))
-                known.append(types if result is None else (types[result],))
-                if len(known[-1]) == 1 and isinstance(known[-1][0], TensorType):
-                    found |= {(term, n): d for n, d in enumerate(known[-1][0].shape)}
-    return found
 
 
 def _named(name: str, value: Any) -> Any:

@@ -29,7 +29,7 @@ from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.field import PRIME
 from whet.superopt.verify.identity import Counterexample, check_identity
 from whet.superopt.verify.prover import Proof, Prover
-from whet.superopt.verify.report import Report as Report
+from whet.superopt.verify.report import Outcome, Report as Report
 from whet.superopt.verify.solver import SOLVER
 from whet.superopt.verify.theory import with_lemmas
 
@@ -44,28 +44,32 @@ def claim(rule: Rule) -> Claim:
 
 def verify(rule: Rule, prover: Prover, seed: int = 0) -> Report:
     """Run a rule through all gates; if it is refuted, also with guards that may save it."""
-    report = verify_as_stated(rule, prover, seed)
-    if report.outcome != "refuted":
-        return report
-    for guards in _candidate_guards(rule, report):
-        guarded = rule.guarded(*guards)
-        # A quick look first: most guards save nothing.
-        if check_identity(claim(guarded), seed, shapes=6).passed:
-            retried = verify_as_stated(guarded, prover, seed)
-            if retried.outcome in ("proved", "unproved"):
-                return dataclasses.replace(retried, added_guards=guards)
-    return report
+    judged = _judge(rule, prover, seed)
+    return _saved(judged, prover, seed) or judged.report
 
 
 def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
     """Run a rule through all gates without changing it."""
+    return _judge(rule, prover, seed).report
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A report, and where the rule is wrong if it is."""
+
+    report: Report
+    wrong: Counterexample | None = None
+
+
+def _judge(rule: Rule, prover: Prover, seed: int) -> _Judged:
     problem = _ill_formed(rule)
     if problem:
-        return Report(rule, "refuted", (("form", problem),))
+        return _Judged(Report(rule, "refuted", (("form", problem),)))
     tested = claim(rule)
     numeric = check_identity(tested, seed)
     if not numeric.at:
-        return Report(rule, "unproved", (("identity", numeric.problem),), hint=numeric.problem)
+        why = (("identity", numeric.problem),)
+        return _Judged(Report(rule, "unproved", why, hint=numeric.problem))
     # A proof of what a counterexample refutes would be an alarm, so the prover is asked anyway.
     began = time.process_time()
     known = rule.certificate.axioms if rule.certificate is not None else None
@@ -86,12 +90,13 @@ def verify_as_stated(rule: Rule, prover: Prover, seed: int = 0) -> Report:
         accepted = proof.proved or numeric.passed or symbolic.passed
         # A gate that saw only a few shapes has not accepted: its shapes may all be harmless.
         disagree = accepted and (proof.proved or _seen_by(symbolic.at, numeric.at, wrong))
-        return Report(rule, "alarm" if disagree else "refuted", gates, str(wrong), proving=took)
+        outcome: Outcome = "alarm" if disagree else "refuted"
+        return _Judged(Report(rule, outcome, gates, str(wrong), proving=took), wrong)
     if proof.proved and numeric.passed and symbolic.passed:
         certificate = _certificate(proof, numeric.at, symbolic.at, seed)
         proved = dataclasses.replace(rule, numeric=_numeric(proof, prover)).proved(certificate)
-        return Report(proved, "proved", gates, proving=took)
-    return Report(rule, "unproved", gates, hint=_hint(rule, gates), proving=took)
+        return _Judged(Report(proved, "proved", gates, proving=took))
+    return _Judged(Report(rule, "unproved", gates, hint=_hint(rule, gates), proving=took))
 
 
 def _seen_by(
@@ -141,12 +146,23 @@ def _hint(rule: Rule, gates: Sequence[tuple[str, str]]) -> str:
 
 
 # ------------------------------------------------------------------------------ guard synthesis
-def _candidate_guards(rule: Rule, report: Report) -> Iterator[tuple[str, ...]]:
+def _saved(judged: _Judged, prover: Prover, seed: int) -> Report | None:
+    """The report on a refuted rule with guards that no gate refutes, if some are found."""
+    if judged.wrong is None or judged.report.outcome != "refuted":
+        return None
+    rule = judged.report.rule
+    for guards in _candidate_guards(rule, judged.wrong):
+        guarded = rule.guarded(*guards)
+        # A quick look first: most guards save nothing.
+        if check_identity(claim(guarded), seed, shapes=6).passed:
+            retried = verify_as_stated(guarded, prover, seed)
+            if retried.outcome in ("proved", "unproved"):
+                return dataclasses.replace(retried, added_guards=guards)
+    return None
+
+
+def _candidate_guards(rule: Rule, wrong: Counterexample) -> Iterator[tuple[str, ...]]:
     """Guards that exclude the counterexample: one, then two, then three at a time."""
-    tested = claim(rule)
-    wrong = check_identity(tested, 0).counterexample or check_bounded(tested, 0).counterexample
-    if wrong is None:
-        return
     attributes, shapes = dict(wrong.at.attributes), dict(wrong.at.shapes)
     pairs = itertools.combinations(rule.variables, 2)
     equal = [f"shape({a.name}) == shape({b.name})" for a, b in pairs if a.rank == b.rank]
@@ -204,18 +220,17 @@ def _verify_batch(batch: _Batch) -> tuple[Report, ...]:
 def _first_proved(forms: Sequence[Rule], prover: Prover, seed: int) -> Report:
     """The report on the first form that is proved as it stands, or else can be with guards, or
     else on the last."""
-    reports = []
+    refused = []
     for form in forms:
-        report = verify_as_stated(form, prover, seed)
-        if report.outcome in ("proved", "alarm"):
-            return report
-        reports.append(report)
-    for form, report in zip(forms, reports):
-        if report.outcome == "refuted":
-            guarded = verify(form, prover, seed)
-            if guarded.outcome == "proved":
-                return guarded
-    return reports[-1]
+        judged = _judge(form, prover, seed)
+        if judged.report.outcome in ("proved", "alarm"):
+            return judged.report
+        refused.append(judged)
+    for judged in refused:
+        guarded = _saved(judged, prover, seed)
+        if guarded is not None and guarded.outcome == "proved":
+            return guarded
+    return refused[-1].report
 
 
 def verify_forms(

@@ -40,11 +40,14 @@ class Language:
 
     def __init__(self) -> None:
         self.functions: dict[str, Any] = {}
+        self.sorts: dict[int, Any] = {}
         self.background: dict[str, list[Any]] = {}
         """What is true of some functions themselves: items of lists, factors of one."""
 
     def sort(self, rank: int) -> Any:
-        return z3.DeclareSort(f"T{rank}")
+        if rank not in self.sorts:
+            self.sorts[rank] = z3.DeclareSort(f"T{rank}")
+        return self.sorts[rank]
 
     def function(self, name: str, *sorts: Any) -> Any:
         if name not in self.functions:
@@ -118,6 +121,7 @@ class Translation:
         self.language, self.tensors, self.attributes = language, tensors, attributes
         self.ranks = ranks
         self.used: set[str] = set()
+        self._translated: dict[Term, list[Any]] = {}
         self.abstracted: list[tuple[Any, Any]] | None = None
 
     def abstracting(self) -> Translation:
@@ -140,6 +144,13 @@ class Translation:
             return [self.tensors[term.name][0]]
         if isinstance(term, Number):
             return [self.language.tensor(f"number {term.value}", 0)]
+        if self.abstracted is not None:  # every place gets variables of its own
+            return self._applied(term)
+        if term not in self._translated:
+            self._translated[term] = self._applied(term)
+        return self._translated[term]
+
+    def _applied(self, term: Apply) -> list[Any]:
         inputs = [(v, r) for t in term.inputs for v, r in zip(self.terms(t), self.ranks[t])]
         attributes = [self._attribute(e) for e in _all_attributes(term)]
         out = self.ranks[term]
