@@ -1,6 +1,6 @@
 """Cost models on tasks that they have never seen: which candidates are fast, and how soon said?
 
-    python bench/cost_models.py --collect 1200 --fit --json bench/results/cost_models.json
+    python bench/cost_models.py --collect 900 --fit --json bench/results/cost_models.json
 
 `--collect SECONDS` measures candidates by chance of the zoo's networks and operators (or those of
 folders with an index.json, `--onnx`) into a database and may be repeated: it goes on where it
@@ -60,7 +60,7 @@ def arguments() -> argparse.ArgumentParser:
     made.add_argument("--onnx", type=Path, nargs="+", default=[], metavar="FOLDER")
     made.add_argument("--threads", type=int, default=2)
     made.add_argument("--tasks", type=int, default=110, help="how many, a third of them held out")
-    made.add_argument("--candidates", type=int, nargs=2, default=(96, 32), metavar="N",
+    made.add_argument("--candidates", type=int, nargs=2, default=(80, 120), metavar="N",
                       help="of tasks that are held out, of others")  # fmt: skip
     made.add_argument("--collect", type=float, default=0.0, metavar="SECONDS")
     made.add_argument("--fit", action="store_true")
@@ -188,7 +188,7 @@ def main() -> None:
     report = Report("Cost models", settings_of(given))
     with tempfile.TemporaryDirectory() as folder, Database(given.db) as database:
         files = model_files(Path(folder), given.onnx)
-        subjects = subjects_of(files, target, given.threads)[: given.tasks]
+        subjects = subjects_of(files, target, given.threads, given.tasks)
         say(f"{len(subjects)} tasks, {sum(s.held_out for s in subjects)} of them held out")
         if given.collect:
             collect(subjects, database, given.collect, tuple(given.candidates))

@@ -140,11 +140,11 @@ def race(
 
 def trials_by(
     subject: Subject, policy: Policy, trials: int, seed: int, replay: Replay, where: Machine,
-    batch: int = ROUND,
+    batch: int = ROUND, known: Mapping[Row, Timing] | None = None,
 ) -> dict[Row, Timing]:  # fmt: skip
-    """The trials that a policy makes, in their order."""
+    """The trials that are known and those that a policy makes after them, in their order."""
     rng, space = np.random.default_rng(seed), subject.space
-    known: dict[Row, Timing] = {}
+    known = dict(known or {})
     while len(known) < trials:
         rows = policy.propose(space, known, min(batch, trials - len(known)), rng)
         if not rows:
@@ -344,8 +344,8 @@ def shown_trials(trials: float, most: int) -> str:
 DROPLET_OPERATORS = {"C1D": 1, "GMM": 0, "CAP": 3}
 """Operators whose trials are short and whose spaces have more than the long search's trials."""
 EXPLORED, DESCENT, LONG = 100, 100, 1000
-LONG_ROUND = 20
-"""Trials between two proposals; both searches begin with the same ones."""
+LONG_ROUND = 50
+"""Trials between two proposals of evolution, as in Ansor; both searches begin with the same."""
 FINALISTS = 4
 """The fastest of a search that are timed again: the best of many noisy times is too good."""
 KNOWN_TO = 0.98
@@ -363,11 +363,12 @@ def droplet(report: Report, given: argparse.Namespace, where: Machine, replay: R
             for name, number_ in DROPLET_OPERATORS.items():
                 case = Case(name, number_, 1)
                 subject = largest_task(str(case), case.model(), where.target, where.threads)
-                search = partial(trials_by, subject, seed=seed, replay=replay, where=where,
-                                 batch=LONG_ROUND)  # fmt: skip
-                few = search(ExploreThenDroplet(evolution(), EXPLORED), EXPLORED + DESCENT)
-                many = search(evolution(), LONG)
-                explored = min(list(few.values())[:EXPLORED])
+                search = partial(trials_by, subject, seed=seed, replay=replay, where=where)
+                first = search(evolution(), EXPLORED, batch=LONG_ROUND)
+                descent = ExploreThenDroplet(evolution(), explored=0)
+                few = search(descent, EXPLORED + DESCENT, known=first)
+                many = search(evolution(), LONG, batch=LONG_ROUND)
+                explored = min(first.values())
                 short, long = (winner(subject, k, replay.measurer, where) for k in (few, many))
                 turns = replay.measurer.compare(
                     subject.task.task, short, long, where.threads, where.target, seconds=2.0
