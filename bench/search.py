@@ -73,6 +73,9 @@ def arguments() -> argparse.ArgumentParser:
     )  # fmt: skip
     made.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     made.add_argument("--operators", nargs="+", choices=list(OPERATORS), default=list(OPERATORS))
+    made.add_argument(
+        "--policies", nargs="+", metavar="POLICY", help="of `efficiency`, beside the default"
+    )
     made.add_argument("--threads", type=int, default=2)
     made.add_argument("--seeds", type=int, default=5)
     made.add_argument("--trials", type=int, default=104, help="trials of a search")
@@ -241,7 +244,10 @@ def efficiency(
         largest_task(n, Case(n, OPERATORS[n], 1).model(), where.target, where.threads)
         for n in given.operators
     ]
-    policies = contestants(given.trials)
+    policies = {
+        name: make for name, make in contestants(given.trials).items()
+        if given.policies is None or name in ("default", *given.policies)
+    }  # fmt: skip
     seeds: list[dict[tuple[str, str], list[float]]] = []
     try:
         for seed in range(given.seeds):
