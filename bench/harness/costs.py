@@ -12,6 +12,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -88,16 +89,23 @@ def load_cost(threads: int, artifact: str) -> dict[str, Any]:
 def memory_cost(threads: int, artifact: str) -> dict[str, Any]:
     """Bytes that a loaded model takes at rest and at the peak of a call.
 
-    What the libraries take is there before, because a small model has run already.
+    What the libraries take is there before, because a small model has been loaded and has run
+    already; the caller's own arrays are not the model's.
     """
     import whet
 
-    small = whet.compile(elementwise_model("relu", (8,)), threads=threads, note=_silent)
-    small(np.ones(8, np.float32))
+    with tempfile.TemporaryDirectory() as folder:
+        stored = Path(folder) / "small.whet"
+        model = elementwise_model("relu", (8,))
+        whet.compile(model, threads=threads, note=_silent).save(stored)
+        small = whet.load(stored, threads=threads)
+    small(*_samples(small))
     gc.collect()
     base = _status("VmRSS")
     f = whet.load(artifact, threads=threads)
+    before = _status("VmRSS")
     values = _samples(f)
+    base += _status("VmRSS") - before
     f(*values)
     gc.collect()
     rest = _status("VmRSS")

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
+from tests.build.guard_pages import GuardedMemory
 from tests.schedule.small_tasks import arrays_for, check_native, expected, make_task
-from tests.schedule.windows import Windows, relative_error
-from whet.core.dtypes import DType, f32, f64, i32
+from tests.schedule.windows import Windows, native, relative_error
+from whet.core.dtypes import DType, f32, f64, i32, u8
 from whet.core.target import PRESETS, Target, detect
+from whet.core.types import Array, TensorType
 from whet.ir.expr import Axis, Expr, select
 from whet.ir.program import run
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.sliding import Segment, SlidingTiling, find_sliding, lower_sliding
+from whet.schedule.sliding import Segment, SlidingTiling, can_align, find_sliding, lower_sliding
 from whet.schedule.sliding_model import sliding_costs, sliding_holes
 from whet.tasks.task import Task
 
@@ -146,6 +148,40 @@ def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
         (found,) = run(kernel.program, [flat[a] for a in kernel.arguments])
         (want,) = expected(task, arrays)
         np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
+
+
+class Shifted(GuardedMemory):
+    """Arrays that begin inside of a cache line."""
+
+    def empty(self, t: TensorType) -> Array:
+        wider = super().empty(TensorType((t.nbytes + 16,), u8))
+        return wider[: t.nbytes].view(t.dtype.numpy).reshape(t.shape)
+
+
+@pytest.mark.parametrize("memory", [GuardedMemory, Shifted])
+@pytest.mark.parametrize("whole", [0, 1])
+@pytest.mark.parametrize("nv", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_panels_begin_where_lines_do(
+    memory: type[GuardedMemory], whole: int, nv: int, stride: int
+) -> None:
+    made = Windows((7, 9), 48, 48, groups=48, stride=stride, border=False, epilogue=True)
+    form = find_sliding(made.task)
+    assert form is not None
+    assert can_align(form, 16)
+    for panels_per_step in (1,) if whole else (1, 2, 4):
+        tiling = SlidingTiling(4, nv, 16, panels_per_step, whole, 1)
+        kernel = lower_sliding(form, tiling, "k")
+        bound = made.bind(kernel, native(kernel, HOST), memory(at_end=True))
+        bound.call()
+        assert relative_error(bound.result, made.expected) < 1e-5
+
+
+def test_pixels_that_are_no_whole_vectors_apart_are_not_aligned() -> None:
+    form = find_sliding(Windows((7, 9), 24, 24, groups=24, border=False).task)
+    assert form is not None
+    assert not can_align(form, 16)
+    assert not sliding_holes(form, PRESETS["x86-64-v4"], 1)["align"].any()
 
 
 def test_rows_that_see_the_same_taps_are_one_segment() -> None:

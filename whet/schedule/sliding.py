@@ -11,6 +11,12 @@ part of the window form a segment with code of its own, and so do the tiles at e
 in which every pixel is known.  Taps beside the image are left out, so that small images take less
 than the whole window would; they would add zeros, or be the least element of a maximum.
 
+The caller's arrays seldom begin at the start of a cache line, and every load of a whole line then
+takes two.  With `align`, panels begin where lines do, if pixels are whole lines apart:
+
+    lead = align x to 16
+    panel 0 at 0 (unless lead is 0), panel k at lead + (k - 1) * width, the last one moved back
+
 With `whole`, a step runs down the image along one panel of channels, whose rows then stay in the
 first cache until the window has passed over them; otherwise it is one row of the image.
 """
@@ -23,10 +29,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from whet.ir.affine import affine, substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr
-from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call
+from whet.ir.program import Align, Allocate, Buffer, If, Program, Stmt, Store
 from whet.ir.tensor import Compute, subexpressions
-from whet.schedule.access import address_form, map_expr
+from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, stage_over_memory
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import (
@@ -133,13 +139,15 @@ class Sliding:
 
 @dataclass(frozen=True)
 class SlidingTiling:
-    """The holes: pixels and vectors per tile, lanes, panels per step, whether it is all rows."""
+    """The holes: pixels and vectors per tile, lanes, panels per step, whether it is all rows, and
+    whether panels begin at aligned addresses, which may take one more."""
 
     px: int
     nv: int
     lanes: int
     panels_per_step: int
     whole: int
+    align: int = 0
 
 
 def find_sliding(task: Task) -> Sliding | None:
@@ -185,17 +193,30 @@ def _lanes_are_neighbours(s: Sliding) -> bool:
     return all(lane_step(r, s.vector) in (0, 1) for r in reads)
 
 
+def can_align(s: Sliding, lanes: int) -> bool:
+    """Whether vectors of all pixels begin at aligned addresses if those of one do."""
+    form = address_form(s.task.buffers[s.window.read.tensor], s.window.read.indices)
+    others = [factor for atom, factor in form.terms if atom is not s.vector]
+    powers = lanes > 1 and lanes & (lanes - 1) == 0
+    return powers and all(n % lanes == 0 for n in (s.vector.extent, *others, form.constant))
+
+
 def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
     """The kernel of the window with the given tile sizes."""
     width = t.nv * t.lanes
-    panels = -(-s.vector.extent // width)
+    panels = -(-s.vector.extent // width) + t.align
     chunks, rows = -(-panels // t.panels_per_step), 1 if t.whole else s.height
-    p, jo = Var("p"), Var("jo")
+    p, jo, lead = Var("p"), Var("jo"), Var("lead")
     exact = panels % t.panels_per_step == 0
     panel = within_count(p % chunks * t.panels_per_step + jo, panels, exact=exact)
-    writer = _Tiles(s, t, jo)
+    start = start_of(panel, width, s.vector.extent)
+    if t.align:
+        first = call("max", lead + (panel - 1) * width, 0)
+        start = call("min", first, s.vector.extent - width)
+    wanted = binary("or", panel > 0, lead > 0) if t.align else None
+    writer = _Tiles(s, t, jo, wanted)
     writer.where.update(split_index(p // (chunks * rows), s.outer))
-    writer.where[s.vector] = start_of(panel, width, s.vector.extent) + writer.lane_offset
+    writer.where[s.vector] = start + writer.lane_offset
     body: Sequence[Stmt] = ()
     if t.whole:
         r = Var("r")
@@ -206,8 +227,13 @@ def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
             made = tuple(writer.row(segment, row))
             body = (If(row < segment.end, made, tuple(body)),) if body else made
     total = math.prod(a.extent for a in s.outer) * rows * chunks
-    nest: tuple[Stmt, ...] = (Allocate(writer.acc, tuple(body)),)
-    whole = (loop(p, total, *nest, kind="parallel"),)
+    nest: Stmt = Allocate(writer.acc, tuple(body))
+    if wanted is not None:
+        if t.panels_per_step == 1:
+            nest = If(substitute(wanted, {jo: as_expr(0)}), (nest,))
+        image = flat_buffer(s.task.buffers[s.window.read.tensor])
+        nest = Align(lead, image, t.lanes, (nest,))
+    whole = (loop(p, total, nest, kind="parallel"),)
     inputs, arguments = arguments_of(s.task, whole, writer.known)
     return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
 
@@ -215,8 +241,10 @@ def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
 class _Tiles:
     """Writes the tiles of a row."""
 
-    def __init__(self, s: Sliding, t: SlidingTiling, jo: Var) -> None:
+    def __init__(self, s: Sliding, t: SlidingTiling, jo: Var, wanted: Expr | None) -> None:
         self.s, self.t, self.jo = s, t, jo
+        self.wanted = wanted if t.panels_per_step > 1 else None
+        """Whether a panel among several is one; of a single one that is known before."""
         self.i, self.v, self.lane = Var("i"), Var("v"), Var("lane")
         self.lane_offset = self.v * t.lanes + self.lane
         self.body, self.known = repack_constants(s.spatial())
@@ -251,8 +279,13 @@ class _Tiles:
         done: dict[Expr, Expr] = {self.reduce: self.acc[self.at]}
         final = substitute(map_expr(self.body, done.get), where)
         store = Store(s.stage.target, (substitute(s.stage.address, where),), final)
-        statements = [self.pixels(self.vectors(zero)), self.update(segment, where, at_end=at_end),
-                      self.pixels(self.vectors(store))]  # fmt: skip
+        statements: list[Stmt] = [
+            self.pixels(self.vectors(zero)),
+            self.update(segment, where, at_end=at_end),
+            self.pixels(self.vectors(store)),
+        ]
+        if self.wanted is not None:
+            statements = [If(self.wanted, tuple(statements))]
         return loop(self.jo, self.t.panels_per_step, *statements)
 
     def update(self, segment: Segment, where: dict[Expr, Expr], *, at_end: bool) -> Stmt:

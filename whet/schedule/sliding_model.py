@@ -14,7 +14,7 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
-from whet.schedule.sliding import Segment, Sliding, window_axes
+from whet.schedule.sliding import Segment, Sliding, can_align, window_axes
 from whet.schedule.spatial import loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
@@ -45,7 +45,11 @@ SCATTERED, LOST = 0.95, 0.75
 when they are still near at their turn, and when they are not."""
 NEAR = 4
 """How many times the second cache the arrays may be for that."""
-NAMES = ("px", "nv", "lanes", "panels_per_step", "whole")
+MISALIGNED = 0.25
+"""How often an image is taken to begin inside of a cache line: the caller's do, whet's do not."""
+STRADDLING = 2.0
+"""What a load of a whole line costs then, against one that begins where the line does."""
+NAMES = ("px", "nv", "lanes", "panels_per_step", "whole", "align")
 
 
 def sliding_holes(s: Sliding, target: Target, threads: int) -> dict[str, Array]:
@@ -60,10 +64,11 @@ def sliding_holes(s: Sliding, target: Target, threads: int) -> dict[str, Array]:
                 continue
             if px * nv > 1 and _written(s, px, nv) > LONGEST_CODE:
                 continue
-            panels = -(-s.vector.extent // (nv * lanes))
-            shares = halvings(panels) if threads > 1 else [panels]
-            found += [(px, nv, lanes, share, 0) for share in shares]
-            found.append((px, nv, lanes, 1, 1))
+            for align in (0, 1) if can_align(s, lanes) else (0,):
+                panels = -(-s.vector.extent // (nv * lanes)) + align
+                shares = halvings(panels) if threads > 1 else [panels]
+                found += [(px, nv, lanes, share, 0, align) for share in shares]
+                found.append((px, nv, lanes, 1, 1, align))
     return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
 
 
@@ -78,8 +83,8 @@ def _written(s: Sliding, px: int, nv: int) -> int:
 
 def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
-    panels = -(-s.vector.extent // (holes["nv"] * holes["lanes"]))
-    chunks = -(-panels // holes["panels_per_step"])
+    needed = -(-s.vector.extent // (holes["nv"] * holes["lanes"]))
+    chunks = -(-(needed + holes["align"]) // holes["panels_per_step"])
     outer = elements(s.outer)
     steps = outer * chunks * np.where(holes["whole"], 1, s.height)
     terms = elements(s.reduce.axes)
@@ -87,21 +92,40 @@ def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Arr
     kept = (holes["panels_per_step"] == 1) & ~crowded
     shape = np.stack([*(holes[n] for n in ("px", "nv", "lanes")), kept])
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
-    per_panel = np.array([_panel_cycles(s, target, *map(int, x)) for x in shapes.T])
-    cycles = outer * chunks * holes["panels_per_step"] * per_panel[place.reshape(-1)]
     traffic = _traffic_cycles(s, target, holes)
-    cycles = np.maximum(cycles, traffic) + 0.1 * np.minimum(cycles, traffic)
+
+    def cycles(panels: Array, straddling: Array) -> Array:
+        per_panel = np.array([[_panel_cycles(s, target, cost, *map(int, x)) for x in shapes.T]
+                              for cost in (1.0, STRADDLING)])  # fmt: skip
+        busy = outer * panels * per_panel[straddling.astype(np.int64), place.reshape(-1)]
+        found: Array = np.maximum(busy, traffic) + 0.1 * np.minimum(busy, traffic)
+        return found
+
+    lanes_fill_lines = holes["lanes"] * s.window.read.dtype.itemsize >= target.line_bytes
+    unaligned = cycles(needed + holes["align"], (holes["align"] == 0) & lanes_fill_lines)
+    total = (1 - MISALIGNED) * cycles(needed, np.zeros_like(kept)) + MISALIGNED * unaligned
     weights = sum(t.type.nbytes for t in s.task.constants)
-    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
+    return with_weights(shared_out(total, steps, threads, target), weights, target, threads)
 
 
-def _panel_cycles(s: Sliding, target: Target, px: int, nv: int, lanes: int, kept: int) -> float:
+def _panel_cycles(
+    s: Sliding, target: Target, straddling: float, px: int, nv: int, lanes: int, kept: int
+) -> float:
     """All pixels of an image along one panel of channels; weights may be `kept` in registers."""
-    return sum(x.rows * _row_cycles(s, target, x, px, nv, lanes, kept) for x in s.segments)
+    return sum(
+        x.rows * _row_cycles(s, target, x, straddling, px, nv, lanes, kept) for x in s.segments
+    )
 
 
 def _row_cycles(
-    s: Sliding, target: Target, segment: Segment, px: int, nv: int, lanes: int, kept: int
+    s: Sliding,
+    target: Target,
+    segment: Segment,
+    straddling: float,
+    px: int,
+    nv: int,
+    lanes: int,
+    kept: int,
 ) -> float:
     rates, bits = rates_of(target), max(8, s.stage.target.dtype.bits)
     passes = float(rates.passes(np.asarray(lanes), bits))
@@ -125,7 +149,7 @@ def _row_cycles(
     written = loop_kinds(window_axes(s, reduce))[0] == "unroll"
     image_loads = reach if written or slide.step == 1 else px * across
     weights = 0.0 if kept else tiles * nv * load_passes * high * others * across
-    loads = tiles * nv * load_passes * high * image_loads + weights
+    loads = tiles * nv * load_passes * high * image_loads * straddling + weights
     beside = sum(lane_step(r, s.vector) != 0 for r in reads(s.stage.body))
     loads += tiles * px * nv * load_passes * (STORE_SLOTS + beside)
     issue = max(work / rates.operations, loads / rates.loads)

@@ -66,12 +66,14 @@ def sliding_nests(
 def _around(s: Sliding, holes: Population, segment: Segment) -> list[Level]:
     width, per_step, whole = (holes["nv"] * holes["lanes"], holes["panels_per_step"],
                               holes["whole"] == 1)  # fmt: skip
-    panels = ceil_div(s.vector.extent, width)
+    align = holes["align"]
+    panels = ceil_div(s.vector.extent, width) + align
     inside = np.array([max(1, s.middle(int(px))[1]) for px in holes["px"]])
     first = np.array([s.middle(int(px))[0] for px in holes["px"]])
 
     def panel(number: Array) -> Moves:
-        return {s.vector: start_at(number, width, s.vector.extent)}
+        # Where nothing is misaligned, panel 1 begins where panel 0 would.
+        return {s.vector: start_at(np.maximum(number - align, 0), width, s.vector.extent)}
 
     down: Moves = {} if s.rows is None else {s.rows.axis: 1}
     ahead = [start_at(first + n, holes["px"], s.width) for n in (0, 1)]
