@@ -17,7 +17,7 @@ import numpy as np
 from whet.core.types import Array, Shape, TensorType
 from whet.graph.attributes import Expression, evaluate
 from whet.ops.base import Op
-from whet.superopt.verify.attempt import Attempt, Chance, plan_of
+from whet.superopt.verify.attempt import STEPS, STEPS_LATER, Attempt, Chance, plan_of
 from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.steps import typed
 from whet.superopt.verify.vary import Equal
@@ -36,7 +36,8 @@ FRUITLESS = 30
 LARGER = tuple(range(1, 18))
 """Extents to choose from when those of the pools are exhausted."""
 VARIED = 2
-"""Variations of assignments found before that are tried after each attempt."""
+"""Variations of assignments found before that are tried after each attempt: so many with other
+extents, and so many with other attributes."""
 MOST_TRIED = 30_000
 """Shapes for single tensors that one search looks at, about a second, for claims that few fit."""
 SURPLUS = 3
@@ -81,11 +82,12 @@ class Stream:
         About three times as many are found first; then one after the other is taken that adds
         a feature (`features`) which the fewest of those taken so far have.
         """
-        self.found += itertools.islice(self._more, max(0, SURPLUS * count - len(self.found)))
+        wanted = SURPLUS * count
+        self.found += itertools.islice(self._more, max(0, wanted - len(self.found)))
         self.shown += [features(self.claim, at) for at in self.found[len(self.shown) :]]
         if not self.found:
             return ()
-        shown = _table(self.shown)
+        shown = _table(self.shown[:wanted])
         left = np.ones(len(shown), np.bool_)
         times = np.zeros(shown.shape[1])
         taken = []
@@ -134,13 +136,17 @@ def search(
     equal = Equal(largest)
     fruitless = tried = 0
     for pool in itertools.cycle(pools):
-        attempt = Attempt(plan, pool, rng, largest, equal.places)
+        steps = STEPS_LATER if found else STEPS
+        attempt = Attempt(plan, pool, rng, largest, equal.places, steps)
         at = attempt.run()
         tried += attempt.tried
         suggested = [] if at is None else [at]
         known = list(found)
         # To change what fits is cheaper than to begin anew, and where few shapes fit the surest.
         suggested += (equal.vary(rng.random.choice(known), pool, rng) for _ in known[:VARIED])
+        if plan.attributes:
+            varied = (rng.random.choice(known) for _ in known[:VARIED])
+            suggested += (Attempt(plan, pool, rng).other_attributes(a) for a in varied)
         new = [a for a in suggested if a not in found and (a is at or fits(claim, a))]
         for a in new:
             yield from _with_challenges(claim, a, found, equal)

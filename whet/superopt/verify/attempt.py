@@ -6,11 +6,12 @@ import functools
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from whet.core.types import Shape
+from whet.core.types import Shape, TensorType
 from whet.graph.attributes import (
     Evaluator,
     Expression,
@@ -32,6 +33,8 @@ TRIES_PER_TENSOR = 24
 """Candidates for one tensor before those chosen earlier are blamed."""
 STEPS = 600
 """Candidates that one attempt may look at before it gives up."""
+STEPS_LATER = 150
+"""The same once something is known that fits, and can be varied."""
 FOLLOWED = 0.75
 """How many candidates follow the equations between extents that types seem to demand."""
 
@@ -93,18 +96,20 @@ class Plan:
 
 
 class Attempt:
-    """One attempt; `equal` are places whose extents must be equal, as far as is known."""
+    """One attempt; `equal` are places whose extents must be equal, as far as is known, and `steps`
+    the candidates that it may look at."""
 
     def __init__(
         self,
         plan: Plan,
         pool: tuple[int, ...],
         rng: Chance,
-        largest: int | None,
-        equal: Mapping[Place, Sequence[Place]],
+        largest: int | None = None,
+        equal: Mapping[Place, Sequence[Place]] = MappingProxyType({}),
+        steps: int = STEPS,
     ) -> None:
         self.plan, self.pool, self.rng, self.largest = plan, pool, rng, largest
-        self.equal = equal
+        self.equal, self.steps = equal, steps
         self.attributes: dict[str, Any] = {}
         self.sampled: dict[str, Shape] = {}
         self.shapes: dict[str, Shape] = {}
@@ -120,6 +125,11 @@ class Attempt:
         claim = self.plan.claim
         ordered = tuple((n, self.shapes[n]) for n, _ in claim.ranks)
         return Assignment(ordered, tuple((n, self.attributes[n]) for n in self.plan.attributes))
+
+    def other_attributes(self, at: Assignment) -> Assignment:
+        """The assignment with values of attributes that were drawn anew."""
+        self._draw_attributes()
+        return Assignment(at.shapes, tuple((n, self.attributes[n]) for n in self.plan.attributes))
 
     # --------------------------------------------------------------------------- attributes
     def _draw_attributes(self) -> None:
@@ -157,10 +167,10 @@ class Attempt:
         if depth == len(self.plan.order):
             return depth > 0 or self._sound(0)
         name = self.plan.order[depth]
-        tries = TRIES_PER_TENSOR if depth else STEPS
-        for shape in itertools.islice(self._candidates(name), tries):
+        tries = TRIES_PER_TENSOR if depth else self.steps
+        for shape in itertools.islice(self._candidates(name, depth), tries):
             self.tried += 1
-            if self.tried > STEPS:
+            if self.tried > self.steps:
                 return False
             self.shapes[name] = shape
             if self._sound(depth) and self._extend(depth + 1):
@@ -189,8 +199,9 @@ class Attempt:
             self.types[n] = found
         return True
 
-    def _candidates(self, name: str) -> Iterator[Shape]:
-        """Random shapes mixed with variations of those of the other tensors.
+    def _candidates(self, name: str, depth: int) -> Iterator[Shape]:
+        """Random shapes mixed with variations of those of the other tensors, and of results that
+        are known before this tensor is (the convolution that it is added to).
 
         What a guard says about an extent is followed; the shapes that came with the sampled
         attributes are tried early, because they fit them; and most candidates follow the
@@ -198,7 +209,9 @@ class Attempt:
         """
         rank = self.plan.ranks[name]
         others = [s for n, s in self.shapes.items() if n != name]
-        alike = [s for s in others if len(s) == rank]
+        results = (t for due in self.plan.due[:depth] for n in due for t in self.types[n] or ())
+        others += [t.shape for t in results if isinstance(t, TensorType)]
+        alike = [s for s in dict.fromkeys(others) if len(s) == rank]
         sampled = self.sampled.get(name)
         fixed = self._fixed(name)
         seen = self._seen(name)
@@ -248,7 +261,8 @@ class Attempt:
                     found[axis] = value
                 elif left.kind == "shape":
                     found |= dict(enumerate(value))
-        return found
+        # A guard about an axis that the tensor does not have is false at all its shapes.
+        return {axis: extent for axis, extent in found.items() if axis < self.plan.ranks[name]}
 
 
 @functools.lru_cache(maxsize=64)

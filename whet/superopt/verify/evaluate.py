@@ -199,6 +199,16 @@ def _opaque_stage(stage: Tensor) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=2048)
+def _dimensions(stage: Compute) -> dict[Axis, int]:
+    """The dimension of every axis: those of the result, then those that are reduced."""
+    reduced: dict[Axis, None] = {}
+    for e in subexpressions(stage.body):
+        if isinstance(e, Reduce):
+            reduced.update(dict.fromkeys(e.axes))
+    return {axis: n for n, axis in enumerate((*stage.axes, *reduced))}
+
+
 class _Stage:
     """Evaluates one stage on its whole iteration domain: one dimension per axis."""
 
@@ -206,11 +216,7 @@ class _Stage:
         self, stage: Compute, arrays: Mapping[Tensor, Array], ring: Ring, program: _Program
     ) -> None:
         self.stage, self.arrays, self.ring, self.program = stage, arrays, ring, program
-        reduced: dict[Axis, None] = {}
-        for e in subexpressions(stage.body):
-            if isinstance(e, Reduce):
-                reduced.update(dict.fromkeys(e.axes))
-        self.dims = {axis: n for n, axis in enumerate((*stage.axes, *reduced))}
+        self.dims = _dimensions(stage)
         self.memo: dict[Expr, Array] = {}
 
     def run(self) -> Array:

@@ -28,9 +28,9 @@ from whet.superopt.verify.logic import (
 )
 from whet.superopt.verify.solver import Problem
 
-RESOURCES = 2_000_000
-"""Steps of the solver before it gives up, about half a second: five times as many as any of the
-shipped rules takes."""
+RESOURCES = 1_200_000
+"""Steps of the solver before it gives up, about a third of a second: three times as many as any of
+the shipped rules takes."""
 FOR_FEWER = 60_000
 """Steps in which a proof from fewer axioms must be found: one that is there is found sooner than
 from many, while to find that there is none may take for ever."""
