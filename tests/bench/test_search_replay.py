@@ -17,6 +17,8 @@ from whet.db.store import Database
 from whet.measure.results import Candidate, Measured
 from whet.tasks.task import Task
 from whet.tune.policies.chance import RandomSearch
+from whet.tune.policies.droplet import Droplet
+from whet.tune.timing import Timing
 from zoo.operators import Case
 
 TARGET = PRESETS["x86-64-v3"]
@@ -89,3 +91,25 @@ def test_chance_shares_its_pool(subject: search.Subject) -> None:
     rows = [set(pool.propose(subject.space, {}, 40, np.random.default_rng(s))) for s in (0, 1)]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 40
+
+
+def test_a_search_goes_on_from_what_is_known(tmp_path: Path, subject: search.Subject) -> None:
+    """Both searches of the Droplet benchmark begin with the same trials, which cost nothing."""
+    with Database(tmp_path / "r.db") as database:
+        replay = Replay(database, Counting())  # type: ignore[arg-type]
+        first = search.trials_by(subject, RandomSearch(), 16, 0, replay, WHERE)
+        longer = search.trials_by(subject, Droplet(), 24, 0, replay, WHERE, known=first)
+        assert list(longer)[:16] == list(first)
+        assert len(longer) == 24
+        again = search.trials_by(subject, RandomSearch(), 24, 0, replay, WHERE, batch=8)
+        assert list(again)[:16] == list(first)
+
+
+def test_the_winner_is_measured_again(subject: search.Subject) -> None:
+    rows = RandomSearch().propose(subject.space, {}, 8, np.random.default_rng(0))
+    lucky = {row: Timing((1e-6 * (n + 1),)) for n, row in enumerate(rows)}
+    live = Counting()
+    chosen = search.winner(subject, lucky, live, WHERE)  # type: ignore[arg-type]
+    finalists = [subject.space.candidate(row) for row in rows[: search.FINALISTS]]
+    assert live.asked == search.FINALISTS
+    assert chosen == min(finalists, key=lambda c: sum(c.holes.values()))

@@ -97,14 +97,13 @@ def lane_step(read: Read, axis: Axis | None) -> int | None:
     return form.coefficient(axis)
 
 
+@lru_cache(maxsize=1024)
 def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
     """How many elements the lanes of one vector read; fewer than lanes when some share."""
     if axis is None:
         return 1
-    places = {
-        affine(substitute(form_of(read).expr(), {axis: as_expr(n)})) for n in range(lanes)
-    }  # fmt: skip
-    return len(places)
+    address = form_of(read).expr()
+    return len({affine(substitute(address, {axis: as_expr(n)})) for n in range(lanes)})
 
 
 def distinct(form: Affine, extents: dict[Axis, int]) -> int:
