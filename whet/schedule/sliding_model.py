@@ -94,9 +94,11 @@ def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Arr
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
     traffic = _traffic_cycles(s, target, holes)
 
+    facts = _Facts(s, target)
+    per_panel = np.array([[facts.panel_cycles(cost, *map(int, x)) for x in shapes.T]
+                          for cost in (1.0, STRADDLING)])  # fmt: skip
+
     def cycles(panels: Array, straddling: Array) -> Array:
-        per_panel = np.array([[_panel_cycles(s, target, cost, *map(int, x)) for x in shapes.T]
-                              for cost in (1.0, STRADDLING)])  # fmt: skip
         busy = outer * panels * per_panel[straddling.astype(np.int64), place.reshape(-1)]
         found: Array = np.maximum(busy, traffic) + 0.1 * np.minimum(busy, traffic)
         return found
@@ -108,54 +110,59 @@ def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Arr
     return with_weights(shared_out(total, steps, threads, target), weights, target, threads)
 
 
-def _panel_cycles(
-    s: Sliding, target: Target, straddling: float, px: int, nv: int, lanes: int, kept: int
-) -> float:
-    """All pixels of an image along one panel of channels; weights may be `kept` in registers."""
-    return sum(
-        x.rows * _row_cycles(s, target, x, straddling, px, nv, lanes, kept) for x in s.segments
-    )
+class _Facts:
+    """What is the same for all candidates of a form."""
 
+    def __init__(self, s: Sliding, target: Target) -> None:
+        self.s, self.rates = s, rates_of(target)
+        self.bits = max(8, s.stage.target.dtype.bits)
+        reduce, slide = s.reduce, s.columns
+        self.across = elements(reduce.axes) // (1 if s.down is None else s.down.extent)
+        product = reduce.kind == "sum" and operations(reduce.value) > 0
+        self.per_term = operations(reduce.value) + (0.0 if product else 1.0)
+        self.per_result = operations(s.stage.body)
+        self.others = len(reads(reduce.value)) - 1
+        self.beside = sum(lane_step(r, s.vector) != 0 for r in reads(s.stage.body))
+        self.reach = slide.high - slide.low + 1
+        written = loop_kinds(window_axes(s, reduce))[0] == "unroll"
+        self.shared = written or slide.step == 1
+        self.taps: dict[int, int] = {}
 
-def _row_cycles(
-    s: Sliding,
-    target: Target,
-    segment: Segment,
-    straddling: float,
-    px: int,
-    nv: int,
-    lanes: int,
-    kept: int,
-) -> float:
-    rates, bits = rates_of(target), max(8, s.stage.target.dtype.bits)
-    passes = float(rates.passes(np.asarray(lanes), bits))
-    load_passes = float(rates.load_passes(np.asarray(lanes), bits))
-    reduce, slide, tiles = s.reduce, s.columns, -(-s.width // px)
-    high = segment.high - segment.low
-    terms = elements(reduce.axes)
-    across = terms // (1 if s.down is None else s.down.extent)
-    product = reduce.kind == "sum" and operations(reduce.value) > 0
-    per_term = operations(reduce.value) + (0.0 if product else 1.0)
-    image = s.window.read.tensor.shape[slide.dim]
-    taps = sum(
-        0 <= (min(k * px, s.width - px) + i) * slide.step + tap < image
-        for k in range(tiles)
-        for i in range(px)
-        for tap in np.linspace(slide.low, slide.high, across)
-    )  # fmt: skip
-    work = nv * passes * (high * taps * per_term + tiles * px * operations(s.stage.body))
-    reach = min(px * across, (px - 1) * slide.step + slide.high - slide.low + 1)
-    others = len(reads(reduce.value)) - 1
-    written = loop_kinds(window_axes(s, reduce))[0] == "unroll"
-    image_loads = reach if written or slide.step == 1 else px * across
-    weights = 0.0 if kept else tiles * nv * load_passes * high * others * across
-    loads = tiles * nv * load_passes * high * image_loads * straddling + weights
-    beside = sum(lane_step(r, s.vector) != 0 for r in reads(s.stage.body))
-    loads += tiles * px * nv * load_passes * (STORE_SLOTS + beside)
-    issue = max(work / rates.operations, loads / rates.loads)
-    overlap = max(1.0, IN_FLIGHT * tiles / (work + loads))
-    chain = rates.latency * high * across * tiles / overlap
-    return max(issue, chain) + RELOADED * weights / rates.loads + TILE_CYCLES * tiles
+    def panel_cycles(self, straddling: float, px: int, nv: int, lanes: int, kept: int) -> float:
+        """All pixels of an image along one panel of channels; weights may be `kept`."""
+        return sum(x.rows * self.row_cycles(x, straddling, px, nv, lanes, kept)
+                   for x in self.s.segments)  # fmt: skip
+
+    def row_cycles(
+        self, segment: Segment, straddling: float, px: int, nv: int, lanes: int, kept: int
+    ) -> float:
+        rates, across, step = self.rates, self.across, self.s.columns.step
+        passes = float(rates.passes(np.asarray(lanes), self.bits))
+        load_passes = float(rates.load_passes(np.asarray(lanes), self.bits))
+        tiles, high = -(-self.s.width // px), segment.high - segment.low
+        work = high * self.taps_inside(px) * self.per_term + tiles * px * self.per_result
+        work *= nv * passes
+        image = px * across
+        if self.shared:
+            image = min(image, (px - 1) * step + self.reach)
+        weights = 0.0 if kept else tiles * nv * load_passes * high * self.others * across
+        loads = tiles * nv * load_passes * high * image * straddling + weights
+        loads += tiles * px * nv * load_passes * (STORE_SLOTS + self.beside)
+        issue = max(work / rates.operations, loads / rates.loads)
+        overlap = max(1.0, IN_FLIGHT * tiles / (work + loads))
+        chain = rates.latency * high * across * tiles / overlap
+        return max(issue, chain) + RELOADED * weights / rates.loads + TILE_CYCLES * tiles
+
+    def taps_inside(self, px: int) -> int:
+        """How many taps of the windows of a row lie in the image, over all its tiles."""
+        if px not in self.taps:
+            slide, width = self.s.columns, self.s.width
+            starts = np.minimum(np.arange(-(-width // px)) * px, width - px)
+            pixels = (starts[:, None] + np.arange(px)).reshape(-1, 1)
+            places = pixels * slide.step + np.linspace(slide.low, slide.high, self.across)
+            end = self.s.window.read.tensor.shape[slide.dim]
+            self.taps[px] = int(((places >= 0) & (places < end)).sum())
+        return self.taps[px]
 
 
 def _traffic_cycles(s: Sliding, target: Target, holes: dict[str, Array]) -> Array:
