@@ -101,6 +101,14 @@ def test_three_channels_are_computed_along_the_pixels() -> None:
     assert sketches(make_plan(graph))[-4:] == ["across"] * 4
 
 
+@pytest.mark.parametrize("kernel", [4, 5])
+def test_phases_of_short_windows_have_filters_of_their_own(kernel: int) -> None:
+    """The phases read different taps of the same weights: 2x2 of 4x4; 2 or 3 a side of 5x5."""
+    graph = weighted(conv_transpose(2, 1), (1, 32, 9, 10), (32, 48, kernel, kernel))
+    assert sketches(make_plan(graph)).count("winograd") == 4
+    check(graph)
+
+
 def between_transpositions(op: Op, x: Shape, w: Shape, back: Shape = (0, 2, 3, 1)) -> Graph:
     """An operator on channels first inside a model whose arrays have channels last."""
     rng = np.random.default_rng(5)

@@ -87,6 +87,11 @@ CASES = {
     ),
     "long_sums": (TASKS["matmul"](5, 20, 300), Windows((8, 8), 150, 16).task),
     "three_axes": (Windows((5, 6, 7), 16, 16).task,),
+    "taps": (
+        Windows((6, 7), 16, 16, kernel=2, pad=0, batch=2).task,
+        Windows((6, 7), 16, 16, kernel=(3, 2), epilogue=True).task,
+        Windows((30,), 32, 16, kernel=7, pad=3).task,
+    ),
     "groups": (
         Windows((9, 9), 8, 8, groups=8).task,
         Windows((9, 21), 40, 40, groups=40, border=False, stride=2).task,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +45,7 @@ class Windows:
     channels: int
     columns: int
     batch: int = 1
-    kernel: int = 3
+    kernel: int | Shape = 3
     pad: int = 1
     stride: int = 1
     dilation: int = 1
@@ -52,6 +53,11 @@ class Windows:
     border: bool = True
     epilogue: bool = False
     constant: bool = True
+
+    @property
+    def taps(self) -> Shape:
+        """The kernel's extents."""
+        return (self.kernel,) * len(self.spatial) if isinstance(self.kernel, int) else self.kernel
 
     @cached_property
     def op(self) -> Conv:
@@ -65,8 +71,7 @@ class Windows:
 
     @cached_property
     def w(self) -> Placeholder:
-        kernel = (self.kernel,) * len(self.spatial)
-        return placeholder((self.columns, self.channels // self.groups, *kernel), f32, "w")
+        return placeholder((self.columns, self.channels // self.groups, *self.taps), f32, "w")
 
     @cached_property
     def bias(self) -> Placeholder:
@@ -101,7 +106,7 @@ class Windows:
     @cached_property
     def arrays(self) -> dict[Tensor, Array]:
         rng = np.random.default_rng(7)
-        scale = {self.w: (self.channels * self.kernel ** len(self.spatial)) ** -0.5}
+        scale = {self.w: (self.channels * math.prod(self.taps)) ** -0.5}
         return {
             t: (rng.standard_normal(t.shape) * scale.get(t, 1.0)).astype(np.float32)
             for t in (self.x, self.w, self.bias, self.residual)

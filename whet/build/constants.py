@@ -7,7 +7,7 @@ from whet.build.plan import Step
 from whet.core.digest import digest_text
 from whet.core.types import Array
 from whet.graph.graph import Constant
-from whet.ir.tensor import Compute, Tensor
+from whet.ir.tensor import Compute, Tensor, describe
 from whet.schedule.kernel import prepare_constant
 
 
@@ -27,7 +27,7 @@ class ConstantStore:
             assert isinstance(value, Constant)
             constants[tensor] = value.array
             digests.append(f"{tensor.name}{value.digest}")
-        key = (digest_text(str(argument.body), str(argument.shape)), *sorted(digests))
+        key = (digest_text(describe(argument)), *sorted(digests))
         if key not in self._packed:
             value = step.storages[step.task.outputs[0]].value
             storage = Storage("constant", argument.type.size, argument.dtype, value)

@@ -14,7 +14,7 @@ from whet.core.errors import fail
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.tensor import Compute, Tensor
+from whet.ir.tensor import Compute, Tensor, describe
 from whet.measure.jobs import KernelJob, Kind, Parameter, contiguous
 from whet.measure.limits import over_limit
 from whet.measure.results import Candidate, Measured
@@ -105,7 +105,7 @@ def kernel_job(made: Lowered, bench: Bench) -> tuple[KernelJob, dict[str, Array]
                 arrays[parameters[-1].array] = _values(tensor, task, example)
             else:
                 assert isinstance(tensor, Compute)
-                key = f"{task.key}.{digest_text(str(tensor.body), str(tensor.shape))}"
+                key = f"{task.key}.{digest_text(describe(tensor))}"
                 if key not in bench.packed:
                     constants = {t: example.inputs[t] for t in task.constants}
                     bench.packed[key] = prepare_constant(tensor, task, constants)

@@ -10,22 +10,17 @@ from whet.core.dtypes import DType
 from whet.ir.expr import Expr, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Stmt, Store
 from whet.schedule.nest import loop
-from whet.schedule.transforms import Combination, LinearPlan
+from whet.schedule.transforms import Combination, LinearPlan, Transform
 
 
 class Registers:
     """Straight-line vector code over numbered registers."""
 
-    def __init__(self, plan: LinearPlan, rank: int, lanes: int, dtype: DType) -> None:
-        self.plan, self.rank = plan, rank
+    def __init__(self, tile: Transform, lanes: int, dtype: DType) -> None:
+        self.tile = tile
         self.lane = Var("lane")
-        sizes = [(len(plan.results), plan.inputs)] * rank
-        lines = [
-            math.prod(after for after, _ in sizes[:n])
-            * math.prod(before for _, before in sizes[n + 1 :])
-            for n in range(rank)
-        ]
-        count = plan.inputs**rank + len(plan.steps) * sum(lines)
+        steps = sum(tile.lines(n) * len(plan.steps) for n, plan in enumerate(tile.plans))
+        count = math.prod(tile.before) + steps
         self.buffer = Buffer("t", (count, lanes), dtype, scope="register")
         self.body: list[Stmt] = []
         self.used = 0
@@ -37,27 +32,27 @@ class Registers:
         self.body.append(Store(self.buffer, at, value))
         return self.buffer[at]
 
-    def apply(self, line: Sequence[Expr]) -> list[Expr]:
+    def apply(self, plan: LinearPlan, line: Sequence[Expr]) -> list[Expr]:
         """The plan's matrix times a line of values."""
         values = list(line)
-        for step in self.plan.steps:
+        for step in plan.steps:
             values.append(self.keep(combination(step, values)))
-        return [values[n] for n in self.plan.results]
+        return [values[n] for n in plan.results]
 
     def transform(
         self,
         load: Callable[[tuple[int, ...]], Expr],
         finish: Callable[[tuple[int, ...], Expr], Stmt],
     ) -> Stmt:
-        """The plan applied along every axis of an array that `load` reads element by element."""
+        """The transform of an array that `load` reads element by element."""
         values: dict[tuple[int, ...], Expr] = {}
-        for axis in range(self.rank):
+        for axis, plan in enumerate(self.tile.plans):
             done: dict[tuple[int, ...], Expr] = {}
             for before, after in self.lines(axis):
-                at = [(*before, n, *after) for n in range(self.plan.inputs)]
+                at = [(*before, n, *after) for n in range(plan.inputs)]
                 line = [values[p] if axis else self.keep(load(p)) for p in at]
-                for n, value in enumerate(self.apply(line)):
-                    if axis == self.rank - 1:
+                for n, value in enumerate(self.apply(plan, line)):
+                    if axis == len(self.tile.plans) - 1:
                         self.body.append(finish((*before, n, *after), value))
                     else:
                         done[(*before, n, *after)] = value
@@ -67,10 +62,10 @@ class Registers:
 
     def lines(self, axis: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """The positions around an axis: axes before it are transformed already."""
-        before = product(range(len(self.plan.results)), repeat=axis)
-        for left in before:
-            for right in product(range(self.plan.inputs), repeat=self.rank - axis - 1):
-                yield left, right
+        left, right = self.tile.shape_around(axis)
+        for before in product(*map(range, left)):
+            for after in product(*map(range, right)):
+                yield before, after
 
 
 def combination(terms: Combination, values: Sequence[Expr]) -> Expr:

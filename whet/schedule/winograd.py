@@ -1,10 +1,10 @@
-"""The Winograd sketch: windows of three taps by transformed tiles, with fewer multiplications.
+"""The Winograd sketch: short windows by transformed tiles, with fewer multiplications.
 
-A sum of products whose image is read at h + kh and w + kw, for kernels of extent 3,
+A sum of products whose image is read at h + kh and w + kw, for kernels of r taps each,
 
     y[h, w, o] = epilogue(sum(image[h + kh, w + kw, c] * weight[o, c, kh, kw] for c, kh, kw))
 
-is computed m x m outputs at a time from (m + 2) x (m + 2) inputs:
+is computed m x m outputs at a time from (m + r - 1) x (m + r - 1) inputs:
 
     V[xi, tile, c] = B^T image_tile B         (vectors along c)
     M[xi, tile, o] = sum(V[xi, tile, c] * U[xi, c, o] for c)      (one product per point xi)
@@ -49,7 +49,7 @@ from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.straightline import Registers
 from whet.schedule.tile import RegisterTile
-from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
+from whet.schedule.transforms import Matrices, Transform, linear_plan, matrices, tile_sizes
 from whet.tasks.task import Task
 
 
@@ -74,6 +74,11 @@ class Winograd:
     """All other reduced axes; the last one is contiguous in the image."""
     group: tuple[Axis, ...] = ()
     """The axis that image, weights and output share, if there is one."""
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Taps along each pair."""
+        return tuple(k.extent for _, k in self.pairs)
 
     @property
     def columns(self) -> int:
@@ -104,6 +109,24 @@ class Winograd:
         """Terms of a product per number of V's channels."""
         return math.prod(a.extent for a in self.shifts.values())
 
+    def tables(self, m: int) -> tuple[Matrices, ...]:
+        """The matrices along each pair."""
+        return tuple(matrices(m, r) for r in self.taps)
+
+    def input_transform(self, m: int) -> Transform:
+        return Transform(tuple(linear_plan(t.input) for t in self.tables(m)))
+
+    def output_transform(self, m: int) -> Transform:
+        return Transform(tuple(linear_plan(t.output) for t in self.tables(m)))
+
+    def sizes(self, m: int) -> tuple[int, ...]:
+        """Points along each pair."""
+        return tuple(m + r - 1 for r in self.taps)
+
+    def points(self, m: int) -> int:
+        """Products per tile, channel and column."""
+        return math.prod(self.sizes(m))
+
 
 @dataclass(frozen=True)
 class WinogradTiling:
@@ -133,7 +156,7 @@ class WinogradTiling:
 
 # ----------------------------------------------------------------------------------- structure
 def find_winograd(task: Task) -> Winograd | None:
-    """The task as windows of three taps, or None."""
+    """The task as short windows, or None."""
     if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
         return None
     stage = grouped_stage(task.outputs[0], task)
@@ -163,7 +186,9 @@ def find_winograd(task: Task) -> Winograd | None:
                 moved[s] = k
                 break
     # Of more than two, the longest: there the ragged last tile matters least.
-    suited = [s for s, k in moved.items() if k.extent == TAPS and s.extent > 1 and k in in_weight]
+    suited = [
+        s for s, k in moved.items() if tile_sizes([k.extent]) and s.extent > 1 and k in in_weight
+    ]
     paired = sorted(suited, key=lambda s: s.extent)[-2:]
     pairs = tuple((s, moved[s]) for s in others if s in paired)
     shifts = {s: k for s, k in moved.items() if s not in paired}
@@ -232,15 +257,15 @@ def pack_filters(w: Winograd, m: int, width: int) -> Compute:
     column = start_of(panel % per_group if w.group else panel, width, w.columns) + j
     env: dict[Expr, Expr] = {w.vector: column, **dict(zip(reduced, inner[1:-1]))}
     env.update((g, panel // per_group) for g in w.group)
-    table = matrices(m).filter
     taps: tuple[Axis, ...] = tuple(Axis(k.name, k.extent) for _, k in w.pairs)
     points: tuple[Axis, ...] = ()
     stage: Compute | None = None
     for n, (_, kernel) in enumerate(w.pairs):
+        table = w.tables(m)[n].filter
         point = Axis(f"xi{n}", len(table))
         later: dict[Expr, Expr] = dict(zip((k for _, k in w.pairs[n + 1 :]), taps[n + 1 :]))
         total: Expr = const(0, f64)
-        for tap in range(TAPS):
+        for tap in range(kernel.extent):
             if stage is None:
                 value = cast(substitute(w.weight, {**env, kernel: as_expr(tap), **later}), f64)
             else:
@@ -267,7 +292,7 @@ def lower_winograd(w: Winograd, t: WinogradTiling, name: str) -> Kernel:
     Tiles and panels must fit: outputs along each pair >= m, columns >= nv * lanes.
     """
     shortest = min(s.extent for s, _ in w.pairs)
-    check(t.m in POINTS and t.m <= shortest, "WH2102",
+    check(t.m in tile_sizes(w.taps) and t.m <= shortest, "WH2102",
           f"tiles of {t.m} outputs on an axis of {shortest}")  # fmt: skip
     check(t.width <= w.columns, "WH2102", f"panels of {t.width} for {w.columns} columns")
     return _Lowering(w, t).kernel(name)
@@ -288,9 +313,7 @@ class _Lowering:
 
     def __init__(self, w: Winograd, t: WinogradTiling) -> None:
         self.w, self.t = w, t
-        self.tables = matrices(t.m)
-        self.size = t.m + TAPS - 1
-        self.points = self.size ** len(w.pairs)
+        self.points = w.points(t.m)
         self.tiles = [Axis(f"tile{n}", -(-s.extent // t.m)) for n, (s, _) in enumerate(w.pairs)]
         self.positions = [
             Axis(s.name, s.extent + (w.shifts[s].extent - 1 if s in w.shifts else 0))
@@ -378,7 +401,7 @@ class _Lowering:
         w = self.w
         *outer, last = w.depth
         lanes = min(self.t.lanes, power_of_two_below(last.extent))
-        registers = Registers(linear_plan(self.tables.input), len(w.pairs), lanes, v.dtype)
+        registers = Registers(w.input_transform(self.t.m), lanes, v.dtype)
         outer = [*w.group, *outer]
         variables = {a: Var(f"c{n}") for n, a in enumerate(outer)}
         block = Var("cb")
@@ -459,7 +482,7 @@ class _Lowering:
         """The outputs of one tile, through the epilogue."""
         w, t = self.w, self.t
         lanes = min(t.lanes, power_of_two_below(w.columns))
-        registers = Registers(linear_plan(self.tables.output), len(w.pairs), lanes, m.dtype)
+        registers = Registers(w.output_transform(t.m), lanes, m.dtype)
         block, group = Var("ob"), Var("og")
         column = start_of(block, lanes, w.columns) + registers.lane
         starts = self.starts(where)
@@ -490,8 +513,8 @@ class _Lowering:
 
     def point(self, at: tuple[int, ...]) -> Expr:
         number = 0
-        for n in at:
-            number = number * self.size + n
+        for n, size in zip(at, self.w.sizes(self.t.m)):
+            number = number * size + n
         return as_expr(number)
 
 

@@ -2,8 +2,8 @@
 
 Times are in nanoseconds, as in `model`.  The products are priced like any register tile.  On
 top come the two transforms, the traffic of V and M where they do not stay in the second cache,
-and above all the weights: transformed they are 1.8 (m = 2) or 4 times (m = 4) as large, and in a
-network that does not fit the caches they come from memory at every call.
+and above all the weights: transformed, those of 3 x 3 taps are 1.8 (m = 2) or 4 times (m = 4) as
+large, and in a network that does not fit the caches they come from memory at every call.
 """
 
 from __future__ import annotations
@@ -17,36 +17,20 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.contraction import Contraction
-from whet.schedule.model import LONGEST_SUM, contraction_costs, lanes_for, sum_blocks
+from whet.schedule.model import contraction_costs, lanes_for, sum_blocks
 from whet.schedule.rates import Rates, rates_of
-from whet.schedule.transforms import POINTS, TAPS, linear_plan, matrices
+from whet.schedule.transforms import Transform, tile_sizes
 from whet.schedule.winograd import (
     Winograd,
     WinogradTiling,
     plane,
     power_of_two_below,
 )
+from whet.schedule.winograd_precision import longest_sum
 from whet.schedule.work import STEP_NS, with_weights
 
 SPILL = 0.85
 """What one core moves between its second cache and what lies behind, against what it reads."""
-MIN_TERMS = {2: 1, 4: 16}
-"""Terms per product from which on the rounding of the transforms does not show.
-
-A direct sum of few terms is so precise that transforms with fractions would lose several times
-as much; from here on they lose at most about twice as much.
-"""
-
-
-def longest_sum(m: int, depth: int) -> int:
-    """Terms of a running sum of products, at most (0: all of them).
-
-    The transforms of m = 4 magnify the error of the products, so sums are cut shorter than those
-    of `model`: by measurement, these lengths keep the largest error of 64 to 512 channels within
-    twice that of a direct convolution whose sums are cut at 384.
-    """
-    most = LONGEST_SUM if m == 2 else max(16, min(64, 4096 // depth))
-    return most if depth > most else 0
 
 
 def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -61,11 +45,11 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
     lanes = lanes_for(w.columns, w.reduce.dtype.bits, target)
     found = []
     depth = w.channels * w.reach
-    for m in POINTS:
-        terms = longest_sum(m, depth)
-        if m > min(s.extent for s, _ in w.pairs) or w.channels * w.reach < MIN_TERMS[m]:
+    for m in tile_sizes(w.taps):
+        terms = longest_sum(m, w.taps, depth)
+        if m > min(s.extent for s, _ in w.pairs) or terms is None:
             continue
-        rows, points = _rows(w, m), (m + TAPS - 1) ** len(w.pairs)
+        rows, points = _rows(w, m), w.points(m)
         most = min(_tiles(w, m) if w.shifts else rows, 16)
         for mr, nv in product(range(1, most + 1), range(1, 7)):
             if mr * nv + nv + 1 > target.vector_registers or nv * lanes > w.columns:
@@ -118,8 +102,7 @@ def winograd_costs(w: Winograd, target: Target, threads: int, holes: dict[str, A
 def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, Array]) -> Array:
     """The costs of rows that all have the same m."""
     mr, nv, lanes, block = (holes[n] for n in ("mr", "nv", "lanes", "block"))
-    rank, size, rows = len(w.pairs), w.reduce.dtype.itemsize, _rows(w, m)
-    points = (m + TAPS - 1) ** rank
+    size, rows, points = w.reduce.dtype.itemsize, _rows(w, m), w.points(m)
     panels = w.groups * -(-w.columns // (nv * lanes))
     chunks = -(-panels // holes["panels_per_chunk"])
     blocked = block > 0
@@ -151,10 +134,8 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     outside = math.prod(
         a.extent + (w.shifts[a].extent - 1 if a in w.shifts else 0) for a in w.batch
     ) / math.prod(a.extent for a in w.batch)  # fmt: skip
-    into = _transform_cycles(
-        w.all_channels, w.depth[-1].extent, matrices(m).input, rank, rates, lanes
-    )
-    out = _transform_cycles(w.all_columns, w.columns, matrices(m).output, rank, rates, lanes)
+    into = _transform_cycles(w.all_channels, w.depth[-1].extent, w.input_transform(m), rates, lanes)
+    out = _transform_cycles(w.all_columns, w.columns, w.output_transform(m), rates, lanes)
     work = work + rows * (into * outside + out)
     scratch = points * held * (w.all_channels + w.all_columns) * size
     moved = 2 * points * rows * (w.all_channels * outside + w.all_columns) * size
@@ -168,17 +149,13 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     return with_weights(time, weight_bytes, target, threads)
 
 
-def _transform_cycles(
-    count: int, run: int, matrix: Array, rank: int, rates: Rates, lanes: Array
-) -> Array:
+def _transform_cycles(count: int, run: int, tile: Transform, rates: Rates, lanes: Array) -> Array:
     """Cycles to transform one tile of `count` channels, which lie in runs of contiguous ones."""
-    plan = linear_plan(matrix)
-    before, after = plan.inputs, len(plan.results)
-    lines = sum(after**n * before ** (rank - 1 - n) for n in range(rank))
     used = np.minimum(lanes, power_of_two_below(run))
     passes = rates.passes(used, 32)
     vectors = count / run * np.ceil(run / used)
-    result: Array = vectors * passes * (lines * plan.operations / rates.operations + after**rank)
+    stores = math.prod(tile.after)
+    result: Array = vectors * passes * (tile.operations / rates.operations + stores)
     return result
 
 

@@ -41,7 +41,7 @@ from whet.schedule.nest_arrays import (
 from whet.schedule.nests import MARKS, Statement
 from whet.schedule.sketch import Population
 from whet.schedule.tile import cut_of
-from whet.schedule.transforms import TAPS, linear_plan, matrices
+from whet.schedule.transforms import Transform
 from whet.schedule.winograd import Winograd, power_of_two_below
 
 
@@ -67,8 +67,7 @@ class _Nest:
         self.cut = cut_of([k.extent for k in (*w.shifts.values(), *w.depth)], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.width = self.nv * self.lanes
-        self.size, self.rank = m + TAPS - 1, len(w.pairs)
-        self.points = self.size**self.rank
+        self.sizes, self.points = w.sizes(m), w.points(m)
         self.tiles = [Axis(f"tile{n}", -(-s.extent // m)) for n, (s, _) in enumerate(w.pairs)]
         self.positions = [
             Axis(s.name, s.extent + (w.shifts[s].extent - 1 if s in w.shifts else 0))
@@ -111,10 +110,10 @@ class _Nest:
             Level("row", per_step, "serial", self.tile(1, positions)),
         ]
 
-    def each_point(self, count: int, moved: bool) -> list[Level]:
+    def each_point(self, counts: Sequence[int], moved: bool) -> list[Level]:
         return [
             Level(f"u{n}", count, "unroll", {s: 1} if moved else {})
-            for n, (s, _) in enumerate(self.w.pairs)
+            for n, (count, (s, _)) in enumerate(zip(counts, self.w.pairs))
         ]
 
     def planes(self, rows: Array, numbers: int) -> dict[str, Array | int]:
@@ -123,8 +122,8 @@ class _Nest:
         lines = ceil_div(rows * numbers, per_line)
         step: Array = (lines + (lines % 2 == 0)) * per_line
         found: dict[str, Array | int] = {"xi": step, "row": numbers, "lane": 1}
-        for n in range(self.rank):
-            found[f"u{n}"] = step * self.size ** (self.rank - 1 - n)
+        for n in range(len(self.sizes)):
+            found[f"u{n}"] = step * math.prod(self.sizes[n + 1 :])
         return found
 
     def place(self, rows: Array, numbers: int, **strides: Array | int) -> Local:
@@ -152,13 +151,13 @@ class _Nest:
         first = start_at(1, lanes, last.extent)
         levels += [
             Level("cb", ceil_div(last.extent, lanes), "serial", {last: first}),
-            *self.each_point(self.size, moved=True),
+            *self.each_point(self.sizes, moved=True),
             Level("lane", lanes, "vector", {last: 1}),
         ]
         store = Store(self.v, (last,), substitute(w.image, zero))
         local: dict[Tensor, Local] = {self.v: self.place(self.held_in, w.all_channels, **strides)}
         made = describe("input", store, levels, self.rows, local)
-        return self.with_transform(made, matrices(self.m).input, self.points)
+        return self.with_transform(made, w.input_transform(self.m))
 
     def output(self) -> list[Statement]:
         w = self.w
@@ -175,30 +174,30 @@ class _Nest:
                 self.held_out, w.all_columns, ob=start_at(1, lanes, w.columns), og=w.columns
             ),
             self.t: Local(
-                {"lane": 1, **{f"u{n}": lanes * self.size**n for n in range(self.rank)}},
+                {
+                    "lane": 1,
+                    **{f"u{n}": lanes * math.prod(self.sizes[:n]) for n in range(len(self.sizes))},
+                },
                 lanes * self.points * self.t.dtype.itemsize,
             ),
         }
         load = Store(self.t, (w.vector,), Read(self.prod, (w.vector,)))
-        read = describe("output", load, [*outer, *self.each_point(self.size, moved=False), lane],
+        read = describe("output", load, [*outer, *self.each_point(self.sizes, moved=False), lane],
                         self.rows, t)  # fmt: skip
         value = Read(self.t, (w.vector,))
         body = map_expr(w.stage.body, lambda e: value if e is w.reduce else None)
         finish = describe(
             "finish",
             Store(w.stage.target, (w.stage.address,), body),
-            [*outer, *self.each_point(self.m, moved=True), lane],
+            [*outer, *self.each_point([self.m] * len(w.pairs), moved=True), lane],
             self.rows,
             t,
             guarded=any(s.extent % self.m for s, _ in w.pairs),
         )
-        return [self.with_transform(read, matrices(self.m).output, self.points), finish]
+        return [self.with_transform(read, w.output_transform(self.m)), finish]
 
-    def with_transform(self, s: Statement, matrix: Array, points: int) -> Statement:
-        plan = linear_plan(matrix)
-        before, after = plan.inputs, len(plan.results)
-        lines = sum(after**n * before ** (self.rank - 1 - n) for n in range(self.rank))
-        count = s.operations.get("float_addsub", 0.0) + lines * plan.operations / points
+    def with_transform(self, s: Statement, tile: Transform) -> Statement:
+        count = s.operations.get("float_addsub", 0.0) + tile.operations / self.points
         return dataclasses.replace(s, operations={**s.operations, "float_addsub": count})
 
     # --------------------------------------------------------------------------------- products
