@@ -283,7 +283,7 @@ def test_sums_are_cut_where_transforms_magnify_errors() -> None:
     assert longest_sum(4, [3, 3], 128) == 32
     assert longest_sum(4, [3, 3], 256) == 16
     assert longest_sum(4, [2, 2], 256) == 64
-    assert longest_sum(2, [5, 5], 128) == 32
+    assert longest_sum(2, [5, 5], 128) == 16
 
 
 @pytest.mark.parametrize(
