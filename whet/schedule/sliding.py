@@ -30,7 +30,7 @@ from functools import cached_property
 
 from whet.ir.affine import affine, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call
-from whet.ir.program import Align, Allocate, Buffer, If, Program, Stmt, Store
+from whet.ir.program import Align, Allocate, Buffer, If, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, stage_over_memory
@@ -54,6 +54,9 @@ from whet.tasks.windows import (
     outside_adds_nothing,
     sliding_window,
 )
+
+LONGEST_CODE = 1200
+"""Operations on vectors up to which all terms of a window are written out: compiling takes time."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +305,8 @@ class _Tiles:
             end = s.window.read.tensor.shape[s.columns.dim]
             made = If(position >= 0, (If(position < end, (made,)),))
         made = self.pixels(made)
-        for axis, kind in zip(reversed(axes), reversed(loop_kinds(axes))):
+        kinds = window_kinds(s, axes, self.t.px, self.t.nv)
+        for axis, kind in zip(reversed(axes), reversed(kinds)):
             extent = segment.high - segment.low if axis is s.down else axis.extent
             made = loop(variables[axis], extent, made, kind=kind)
         return made
@@ -317,6 +321,22 @@ class _Tiles:
 
     def pixels(self, body: Stmt) -> Stmt:
         return loop(self.i, self.t.px, body, kind="unroll")
+
+
+def code_length(s: Sliding, px: int, nv: int, terms: int) -> int:
+    """Operations on vectors in the text of a kernel that writes out so many terms."""
+    left, right = s.ends(px)
+    tiles = min(-(-s.width // px), left + right + 1)
+    return len(s.segments) * tiles * px * nv * terms
+
+
+def window_kinds(s: Sliding, axes: Sequence[Axis], px: int, nv: int) -> tuple[LoopKind, ...]:
+    """How the loops over the window are written: its rows as a loop if code would get long."""
+    kinds = loop_kinds(axes)
+    terms = math.prod(a.extent for a in axes)
+    if s.down is not None and code_length(s, px, nv, terms) > LONGEST_CODE:
+        return ("serial", *kinds[1:])
+    return kinds
 
 
 def window_axes(s: Sliding, reduce: Reduce) -> tuple[Axis, ...]:

@@ -14,7 +14,15 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
-from whet.schedule.sliding import Segment, Sliding, can_align, window_axes
+from whet.schedule.sliding import (
+    LONGEST_CODE,
+    Segment,
+    Sliding,
+    can_align,
+    code_length,
+    window_axes,
+    window_kinds,
+)
 from whet.schedule.spatial import loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
@@ -36,8 +44,6 @@ RELOADED = 0.3
 """What a load of a weight costs that does not stay in its register, though loads have time."""
 ROOM = 8
 """Registers for what is on its way between weights and sums."""
-LONGEST_CODE = 4096
-"""Operations on vectors that a kernel is written out to at most."""
 SETS_BYTES = 4096
 """The first cache: lines that share a set, and how far apart they are."""
 SCATTERED, LOST = 0.95, 0.75
@@ -75,10 +81,9 @@ def sliding_holes(s: Sliding, target: Target, threads: int) -> dict[str, Array]:
 def _written(s: Sliding, px: int, nv: int) -> int:
     """Operations on vectors in the text of the kernel."""
     axes = window_axes(s, s.reduce)
-    terms = elements([a for a, kind in zip(axes, loop_kinds(axes)) if kind == "unroll"])
-    left, right = s.ends(px)
-    tiles = min(-(-s.width // px), left + right + 1)
-    return len(s.segments) * tiles * px * nv * terms
+    kinds = window_kinds(s, axes, px, nv)
+    terms = elements([a for a, kind in zip(axes, kinds) if kind == "unroll"])
+    return code_length(s, px, nv, terms)
 
 
 def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -89,7 +94,10 @@ def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Arr
     steps = outer * chunks * np.where(holes["whole"], 1, s.height)
     terms = elements(s.reduce.axes)
     crowded = holes["nv"] * (terms + holes["px"]) + ROOM > target.vector_registers
-    kept = (holes["panels_per_step"] == 1) & ~crowded
+    axes = window_axes(s, s.reduce)
+    sizes = zip(holes["px"].tolist(), holes["nv"].tolist())
+    written = np.array([window_kinds(s, axes, *size)[0] == "unroll" for size in sizes], np.bool_)
+    kept = (holes["panels_per_step"] == 1) & ~crowded & written
     shape = np.stack([*(holes[n] for n in ("px", "nv", "lanes")), kept])
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
     traffic = _traffic_cycles(s, target, holes)
@@ -124,8 +132,7 @@ class _Facts:
         self.others = len(reads(reduce.value)) - 1
         self.beside = sum(lane_step(r, s.vector) != 0 for r in reads(s.stage.body))
         self.reach = slide.high - slide.low + 1
-        written = loop_kinds(window_axes(s, reduce))[0] == "unroll"
-        self.shared = written or slide.step == 1
+        self.shared = loop_kinds(window_axes(s, reduce))[-1] == "unroll"
         self.taps: dict[int, int] = {}
 
     def panel_cycles(self, straddling: float, px: int, nv: int, lanes: int, kept: int) -> float:

@@ -28,10 +28,10 @@ from whet.schedule.nest_arrays import (
     product,
     start_at,
 )
-from whet.schedule.nests import Statement
+from whet.schedule.nests import MARKS, Statement
 from whet.schedule.sketch import Population
-from whet.schedule.sliding import Segment, Sliding, window_axes
-from whet.schedule.spatial import Accumulator, loop_kinds, repack_constants
+from whet.schedule.sliding import Segment, Sliding, window_axes, window_kinds
+from whet.schedule.spatial import Accumulator, repack_constants
 
 
 def sliding_nests(
@@ -47,10 +47,12 @@ def sliding_nests(
     local: dict[Tensor, Local] = {made.value: Local({"i": nv * lanes, "v": lanes, "lane": 1}, size)}
     segment = max(s.segments, key=lambda x: x.rows)
     axes = window_axes(s, reduce)
+    sizes = zip(px.tolist(), nv.tolist())
+    marks = np.array([[MARKS[kind] for kind in window_kinds(s, axes, *size)] for size in sizes])
     window = [
-        Level(f"k{n}", segment.high - segment.low if a is s.down else a.extent, kind, {a: 1},
-              reduces=True)
-        for n, (a, kind) in enumerate(zip(axes, loop_kinds(axes)))
+        Level(f"k{n}", segment.high - segment.low if a is s.down else a.extent, "unroll", {a: 1},
+              reduces=True, marks=marks[:, n])
+        for n, a in enumerate(axes)
     ]  # fmt: skip
     (update,) = made.update(reduce.value, [])
     assert isinstance(update, Store)
