@@ -96,6 +96,42 @@ POLYNOMIAL_RELU = Rule(
 )
 
 
+# Types demand only that the sums of the parts agree, not the parts.
+MISALIGNED_PARTS = Rule(
+    "misaligned-parts",
+    (Variable("x", 2), Variable("y", 2), Variable("w", 2, "weight"), Variable("v", 2, "weight")),
+    ("matmul(concat(x, y, axis=1), concat(w, v, axis=0))",),
+    ("matmul(concat(y, x, axis=1), concat(v, w, axis=0))",),
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("guards", [(), ("shape(x) == shape(y)",), ("dim(w, 0) == dim(w, 1)",)])
+def test_parts_of_equal_sums_are_moved_against_each_other(
+    guards: tuple[str, ...], seed: int, prover: Prover
+) -> None:
+    tested = claim(MISALIGNED_PARTS.guarded(*guards))
+    numeric = check_identity(tested, seed)
+    assert numeric.counterexample is not None
+    assert check_bounded(tested, seed).counterexample is not None
+    assert not prover.prove(tested, numeric.at).proved
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_guard_that_aligns_parts_does_not_depend_on_the_seed(seed: int, prover: Prover) -> None:
+    report = verify(MISALIGNED_PARTS, prover, seed)
+    assert report.outcome == "proved"
+    assert report.added_guards == ("dim(x, 1) == dim(w, 0)",)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_averages_over_nothing_do_not_stop_the_gates(seed: int, prover: Prover) -> None:
+    pool = "kernel=k, strides=s, pads=p, dilations=d, ceil_mode=false, count_include_pad=false"
+    rule = Rule("scaled-average", (Variable("x", 4), Variable("a", 0)),
+                (f"mul(avg_pool(x, {pool}), a)",), (f"avg_pool(mul(x, a), {pool})",))  # fmt: skip
+    assert verify_as_stated(rule, prover, seed).outcome == "proved"
+
+
 @pytest.mark.parametrize(
     "rule",
     [GROUPED_MERGE, GROUPED_SUM, STRIDED_ENLARGE, DROPPED_OPERAND, POLYNOMIAL_RELU],

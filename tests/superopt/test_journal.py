@@ -30,7 +30,7 @@ def test_reports_are_read_back_instead_of_found_again(
     def forbidden(*_: object) -> None:
         raise AssertionError("asked again")
 
-    monkeypatch.setattr(gates, "verify_as_stated", forbidden)
+    monkeypatch.setattr(gates, "_judge", forbidden)
     assert verify_forms(groups, folder=tmp_path) == first
     with pytest.raises(AssertionError, match="asked again"):
         verify_forms(groups, seed=1, folder=tmp_path)

@@ -182,7 +182,7 @@ def _with_challenges(
 
 def features(claim: Claim, at: Assignment) -> frozenset[str]:
     """What makes the assignment hard: groups, depthwise, stride 2 on even extents, extents of
-    1, unequal parts, tensors of equal shape, values of attributes."""
+    1, unequal parts, tensors of equal shape, extents that differ, values of attributes."""
     types = typed(claim.sides, dict(at.attributes), dict(at.shapes))
     assert types is not None, at
     found: set[str] = {f"{n}={v}" for n, v in at.attributes}
@@ -191,6 +191,9 @@ def features(claim: Claim, at: Assignment) -> frozenset[str]:
         found |= {f"{name} odd {k}" for k, d in enumerate(shape) if d % 2 and d > 1}
     for (a, s), (b, t) in itertools.combinations(at.shapes, 2):
         found.add(f"{a},{b} {'same' if s == t else 'differ'}")
+        found |= {
+            f"{a}.{k} not {b}.{j}" for k, d in enumerate(s) for j, e in enumerate(t) if d != e
+        }
         if len(s) == len(t):
             found |= {f"{a} above {b} in {k}" for k, (d, e) in enumerate(zip(s, t)) if d > e}
             found |= {f"{a} below {b} in {k}" for k, (d, e) in enumerate(zip(s, t)) if d < e}

@@ -14,7 +14,7 @@ import numpy as np
 
 from whet.superopt.verify.assign import Stream
 from whet.superopt.verify.claims import Assignment, Claim
-from whet.superopt.verify.evaluate import NoMeaning, evaluate_typed
+from whet.superopt.verify.evaluate import DivisionByZero, NoMeaning, evaluate_typed
 from whet.superopt.verify.identity import Counterexample, Sides
 from whet.superopt.verify.polynomial import Polynomial, Polynomials
 
@@ -45,25 +45,31 @@ def check_bounded(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
         return first
     tried = stream.spread(shapes)
     rest = tuple(at for at in tried if at not in few)
-    verdict = _check(claim, rest) if rest else first
-    every = tuple(dict.fromkeys((*few, *tried)))
-    return Verdict(True, every) if verdict.passed else verdict
+    if not rest:
+        return first
+    verdict = _check(claim, rest)
+    return Verdict(True, (*first.at, *verdict.at)) if verdict.passed else verdict
 
 
 def _check(claim: Claim, small: tuple[Assignment, ...]) -> Verdict:
     if not small:
         return Verdict(False, (), problem="no small shapes fit both sides")
-    for n, at in enumerate(small):
+    compared: list[Assignment] = []
+    for at in small:
         try:
             wrong, opaque = _differ(claim, at)
+        except DivisionByZero:
+            continue  # an average over nothing has no normal form: the other gate compares it
         except NoMeaning as error:
-            return Verdict(False, small[:n], problem=f"no normal form: {error}")
+            return Verdict(False, tuple(compared), problem=f"no normal form: {error}")
+        compared.append(at)
         if wrong is not None:
-            tried = small[: n + 1]
             if opaque:
-                return Verdict(False, tried, problem=f"cannot tell: {wrong}")
-            return Verdict(False, tried, wrong)
-    return Verdict(True, small)
+                return Verdict(False, tuple(compared), problem=f"cannot tell: {wrong}")
+            return Verdict(False, tuple(compared), wrong)
+    if not compared:
+        return Verdict(False, (), problem="a division by zero at all small shapes")
+    return Verdict(True, tuple(compared))
 
 
 def _differ(claim: Claim, at: Assignment) -> tuple[Counterexample | None, bool]:

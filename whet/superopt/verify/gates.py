@@ -12,9 +12,10 @@ import dataclasses
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from whet.core.executor import Executor, Progress, Serial
 from whet.graph.attributes import read_expression
@@ -33,7 +34,7 @@ from whet.superopt.verify.report import Outcome, Report as Report
 from whet.superopt.verify.solver import SOLVER
 from whet.superopt.verify.theory import with_lemmas
 
-GUARDS_TRIED = 12
+GUARDS_TRIED = 24
 """Synthesized guards that a refuted rule is retried with."""
 
 
@@ -164,25 +165,26 @@ def _saved(judged: _Judged, prover: Prover, seed: int) -> Report | None:
 def _candidate_guards(rule: Rule, wrong: Counterexample) -> Iterator[tuple[str, ...]]:
     """Guards that exclude the counterexample: one, then two, then three at a time."""
     attributes, shapes = dict(wrong.at.attributes), dict(wrong.at.shapes)
-    pairs = itertools.combinations(rule.variables, 2)
-    equal = [f"shape({a.name}) == shape({b.name})" for a, b in pairs if a.rank == b.rank]
+    # What is tried does not depend on the counterexample, so that another seed finds the same.
+    tried = itertools.islice(_guards(rule, attributes), GUARDS_TRIED)
+    for guards in tried:
+        if not all(holds(read_expression(g), attributes, shapes) for g in guards):
+            yield guards
+
+
+def _guards(rule: Rule, attributes: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    pairs = [p for p in itertools.combinations(rule.variables, 2) if p[0].rank == p[1].rank]
+    inner = [f"dim({a.name}, 1) == dim({b.name}, {0 if a.rank == 2 else 1})"
+             for a, b in pairs if a.rank > 1 and a.role != b.role]  # fmt: skip
+    equal = [f"shape({a.name}) == shape({b.name})" for a, b in pairs]
     equal += [f"dim({v.name}, 0) == dim({v.name}, 1)" for v in rule.variables if v.rank == 2]
     ones = [f"{n} == 1" for n, v in attributes.items() if type(v) is int]
-    plain = [f"{n} == [{', '.join('1' * len(v))}]" for n, v in attributes.items()
-             if isinstance(v, tuple)]  # fmt: skip
-    zeros = [f"{n} == [{', '.join('0' * len(v))}]" for n, v in attributes.items()
-             if isinstance(v, tuple)]  # fmt: skip
-    singles = [g for g in (*ones, *equal, *plain, *zeros)
-               if not holds(read_expression(g), attributes, shapes)]  # fmt: skip
-    combined = itertools.chain.from_iterable(
-        itertools.combinations([*ones, *equal], n) for n in (2, 3)
-    )
-    several = (
-        guards
-        for guards in combined
-        if not all(holds(read_expression(g), attributes, shapes) for g in guards)
-    )
-    yield from itertools.islice(itertools.chain(((g,) for g in singles), several), GUARDS_TRIED)
+    lists = {n: len(v) for n, v in attributes.items() if isinstance(v, tuple)}
+    plain = [f"{n} == [{', '.join('1' * k)}]" for n, k in lists.items()]
+    zeros = [f"{n} == [{', '.join('0' * k)}]" for n, k in lists.items()]
+    yield from ((g,) for g in (*ones, *inner, *equal, *plain, *zeros))
+    for n in (2, 3):
+        yield from itertools.combinations([*ones, *equal], n)
 
 
 # ------------------------------------------------------------------------------------- batches

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from whet.core.types import Array
-from whet.superopt.verify.evaluate import NoMeaning, simple_fraction
+from whet.superopt.verify.evaluate import DivisionByZero, NoMeaning, simple_fraction
 
 Monomial = tuple[int, ...]
 """The numbers of its atoms, in order, repeated as often as their power."""
@@ -131,7 +131,7 @@ class Polynomials:
         known = b.constant
         if known is not None:
             if not known:
-                raise NoMeaning("a division by zero")
+                raise DivisionByZero
             return a * Polynomial({(): Fraction(1) / known})
         return a * self._opaque(("reciprocal", b.frozen()))
 

@@ -85,7 +85,7 @@ class Prover:
         said to exist, it is looked for first.
         """
         if len(at) < ENOUGH:
-            at = assignments(claim, ENOUGH, 0)
+            at = tuple(dict.fromkeys((*at, *assignments(claim, ENOUGH, 0))))
         if not at:
             return Proof(False, problem="no shapes fit both sides")
         try:

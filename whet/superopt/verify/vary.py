@@ -14,6 +14,8 @@ CHALLENGES = 2
 """Assignments at which an equation between extents must withstand all changes."""
 PARTS = 8
 """Choices of places in one such equation that are changed together."""
+TRANSFERS = 2
+"""Assignments at which extents on one axis of two tensors are changed so that their sum stays."""
 
 
 class Equal:
@@ -22,6 +24,9 @@ class Equal:
     What was always equal is challenged: extents of some of the places are changed.  If both
     sides still have types, that is an assignment that a claim should be tested at; if not, new
     shapes are drawn with these extents equal.
+
+    Where types demand only that sums agree, as in matmul(concat(x, y), concat(w, z)), no change
+    of one extent fits, so extents are also moved from one tensor to another.
     """
 
     def __init__(self, largest: int | None) -> None:
@@ -30,6 +35,7 @@ class Equal:
         self.largest = largest
         self._values: dict[Place, tuple[int, ...]] = {}
         self._challenged: dict[tuple[Place, ...], int] = {}
+        self._moved: dict[tuple[Place, Place], int] = {}
         self._count = 0
 
     def learn(self, at: Assignment) -> None:
@@ -63,6 +69,17 @@ class Equal:
             )
             for part in itertools.islice(parts, PARTS):
                 yield from self._changed(at, part)
+        yield from self._transfers(at)
+
+    def _transfers(self, at: Assignment) -> Iterator[Assignment]:
+        """Variations in which an axis of one tensor is longer and that of another shorter."""
+        for (a, first), (b, second) in itertools.permutations(at.shapes, 2):
+            for axis, (d, e) in enumerate(zip(first, second)):
+                pair = ((a, axis), (b, axis))
+                times = self._moved.get(pair, 0)
+                if e > 1 and times < TRANSFERS and (self.largest is None or d < self.largest):
+                    self._moved[pair] = times + 1
+                    yield _with(at, {pair[0]: d + 1, pair[1]: e - 1})
 
     def vary(self, at: Assignment, pool: Sequence[int], rng: Chance) -> Assignment:
         """The assignment with another extent at one place and at those always equal to it."""
