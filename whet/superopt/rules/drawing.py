@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from whet.graph.terms import Apply, Term
 from whet.ops.base import Law
+from whet.superopt.rules.conditions import assumed
 from whet.superopt.rules.rule import Rule
 
 
@@ -55,6 +56,10 @@ def explain(rule: Rule, laws: Mapping[str, Law]) -> str:
         lines.append(f"  {name}: {text}{when}")
     if not certificate.axioms:
         lines.append("  nothing: both sides are the same term")
+    equations = assumed(rule)
+    if equations:
+        lines += ["", "Taken from types, and checked wherever the rule is used:"]
+        lines += [f"  {equation}" for equation in equations]
     lines += ["", f"Tested modulo {certificate.prime} with seed {certificate.seed} at:"]
     lines += [f"  {shape}" for shape in certificate.shapes]
     lines += ["", "Equal as polynomials in all elements at:"]
