@@ -162,6 +162,27 @@ def _saved(judged: _Judged, prover: Prover, seed: int) -> Report | None:
     return None
 
 
+def _aligned(judged: _Judged, prover: Prover, seed: int) -> Report | None:
+    """The proof of an unproved rule for inputs of one shape, if there is one.
+
+    Whether shapes refute a rule that holds without broadcasts alone, or leave it unproved, is a
+    matter of which were drawn; with this, what becomes of it is not.
+    """
+    if judged.report.outcome != "unproved":
+        return None
+    rule = judged.report.rule
+    for guard in _equal_shapes(rule):
+        retried = verify_as_stated(rule.guarded(guard), prover, seed)
+        if retried.outcome == "proved":
+            return dataclasses.replace(retried, added_guards=(guard,))
+    return None
+
+
+def _equal_shapes(rule: Rule) -> list[str]:
+    pairs = itertools.combinations(rule.variables, 2)
+    return [f"shape({a.name}) == shape({b.name})" for a, b in pairs if a.rank == b.rank]
+
+
 def _candidate_guards(rule: Rule, wrong: Counterexample) -> Iterator[tuple[str, ...]]:
     """Guards that exclude the counterexample: one, then two, then three at a time."""
     attributes, shapes = dict(wrong.at.attributes), dict(wrong.at.shapes)
@@ -176,7 +197,7 @@ def _guards(rule: Rule, attributes: Mapping[str, Any]) -> Iterator[tuple[str, ..
     pairs = [p for p in itertools.combinations(rule.variables, 2) if p[0].rank == p[1].rank]
     inner = [f"dim({a.name}, 1) == dim({b.name}, {0 if a.rank == 2 else 1})"
              for a, b in pairs if a.rank > 1 and a.role != b.role]  # fmt: skip
-    equal = [f"shape({a.name}) == shape({b.name})" for a, b in pairs]
+    equal = _equal_shapes(rule)
     equal += [f"dim({v.name}, 0) == dim({v.name}, 1)" for v in rule.variables if v.rank == 2]
     ones = [f"{n} == 1" for n, v in attributes.items() if type(v) is int]
     lists = {n: len(v) for n, v in attributes.items() if isinstance(v, tuple)}
@@ -229,7 +250,7 @@ def _first_proved(forms: Sequence[Rule], prover: Prover, seed: int) -> Report:
             return judged.report
         refused.append(judged)
     for judged in refused:
-        guarded = _saved(judged, prover, seed)
+        guarded = _saved(judged, prover, seed) or _aligned(judged, prover, seed)
         if guarded is not None and guarded.outcome == "proved":
             return guarded
     return refused[-1].report
