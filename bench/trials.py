@@ -89,7 +89,7 @@ def measure(
             if spent >= given.seconds:
                 report.notes.append(f"stopped after {spent:.0f} s of search")
                 break
-    header = ("trials", "search s", "ms", "untuned ms", "gain", "sum of tasks ms")
+    header = ("trials", "search s", "ms", "untuned ms", "gain", "sum of tried tasks ms")
     report.add_table(f"{network.name}, {count(threads)}, {len(tasks)} tasks", header, lines)
 
 
