@@ -149,7 +149,8 @@ def _oracle(name: str, *values: Array) -> Array:
 
 def _mix(a: Array, seed: int) -> Array:
     """A fast, well distributed hash of every element (splitmix64)."""
-    z = a.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15 * (seed + 1) % (1 << 64))
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    with np.errstate(over="ignore"):  # NumPy warns where single numbers wrap around
+        z = a.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15 * (seed + 1) % (1 << 64))
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)))
