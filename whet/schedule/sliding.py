@@ -55,7 +55,7 @@ from whet.tasks.windows import (
     sliding_window,
 )
 
-LONGEST_CODE = 1200
+LONGEST_CODE = 600
 """Operations on vectors up to which all terms of a window are written out: compiling takes time."""
 
 
