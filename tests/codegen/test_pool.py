@@ -123,6 +123,20 @@ def test_chunks_are_contiguous_and_several_per_thread(pool: ThreadPool, job: Job
     assert set(changes.tolist()) <= borders
 
 
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_threads_begin_where_they_began_before(pool: ThreadPool, job: Job, threads: int) -> None:
+    """What a thread left in its cache it finds there; the caller has the first iterations."""
+    pool.set_threads(threads)
+    owners = []
+    for _ in range(50):
+        context = np.zeros(2 + threads, np.int64)
+        context[1] = threads
+        job("meet_once", context, threads)  # nobody can help others while all wait for all
+        owners.append(context[2:].tolist())
+    assert owners == [owners[0]] * 50
+    assert owners[0][0] == threading.get_native_id()
+
+
 def test_callers_on_several_threads(pool: ThreadPool, job: Job) -> None:
     pool.set_threads(3)
     totals = [np.zeros(1, np.int64) for _ in range(4)]

@@ -1,15 +1,24 @@
 """The thread pool, written as text IR.
 
-A job is a loop of n iterations, cut into chunks.  All that threads compete for is one word:
+A job is a loop of n iterations, cut into chunks.  Every thread has a home, a run of neighbouring
+chunks, which is the same for every loop of n iterations: what a thread wrote in one loop it finds
+in its own cache when it reads or writes it in the next.  All that threads compete for is a word
+per home:
 
-    bits 63..32  generation: which job, and what sleeping workers wait on
-    bits 31..16  chunks:     how many the job has
+    bits 63..32  generation: which job
+    bits 31..16  end:        behind the last chunk that nobody has claimed
     bits 15..0   next:       the first one that nobody has claimed
 
-A thread claims a chunk by exchanging the word for the same word with `next` one higher.  When
-that succeeds, the job is current and cannot end before the chunk is done, so it is safe to read
-the rest of it (body, context, ranges) then, and only then: a thread that was away for any number
-of jobs can do no harm.
+A thread claims a chunk of its own home by exchanging the word for the same word with `next` one
+higher.  When nothing is left at home it helps the others, whose last chunks it takes: `end` one
+lower.  When an exchange succeeds, the job is current and cannot end before the chunk is done, so
+it is safe to read the rest of it (body, context, ranges) then, and only then: a thread that was
+away for any number of jobs can do no harm.
+
+One word more announces a job when all its homes are ready:
+
+    bits 63..32  generation: which job, and what sleeping workers wait on
+    bits 31..0   homes:      how many the job has
 
 The caller works like everybody else and then waits until the chunks that others claimed are
 done.  It never waits for a worker that has not woken up: such a worker has claimed nothing.  For

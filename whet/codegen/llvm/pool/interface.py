@@ -73,11 +73,11 @@ def _parallel() -> str:
           store i64 %extra, ptr @extra, align 8
           ; monotonic: nobody adds to it before claiming a chunk, which @publish allows.
           store atomic i64 0, ptr @done monotonic, align 8
-          call void @publish(i64 %chunks)
+          call void @publish(i64 %chunks, i64 %wide)
           %rest = sub i64 %chunks, 1
           %helpers = trunc i64 %rest to i32
           call void @wake(i32 %helpers)
-          %own = call i64 @work()
+          %own = call i64 @work(i64 0)
           %others = sub i64 %chunks, %own
           call void @finish(i64 %others)
           call void @release()
@@ -137,7 +137,7 @@ def _forget() -> str:
         store atomic i32 1, ptr @running monotonic, align 4
         store atomic i32 0, ptr @quit monotonic, align 4
         store atomic i32 0, ptr @sleepers monotonic, align 4
-        call void @publish(i64 0)
+        call void @publish(i64 0, i64 1)
         call void @release()
         ret void
         """)  # fmt: skip

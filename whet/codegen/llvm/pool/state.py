@@ -16,6 +16,9 @@ assert MAX_THREADS * CHUNKS_PER_THREAD <= CHUNK_MASK
 GENERATION = "getelementptr (i8, ptr @job, i64 4)"
 """The high half of the job word (both architectures are little-endian)."""
 
+HOMES = "getelementptr (i8, ptr @job, i64 8)"
+"""The words of the homes, which come along with the one that announces them."""
+
 _LINE_BYTES = 128
 """Words that different threads write lie this far apart: processors fetch lines in pairs."""
 
@@ -30,13 +33,14 @@ def function(signature: str, text: str) -> str:
 
 def _hot(name: str, kind: str, size: int) -> str:
     """A variable that has its cache line for itself."""
-    padded = f"{{ {kind}, [{_LINE_BYTES - size} x i8] }}"
+    padded = f"{{ {kind}, [{-size % _LINE_BYTES} x i8] }}"
     return f"@{name} = internal global {padded} zeroinitializer, align {_LINE_BYTES}"
 
 
 def variables() -> str:
     hot = [
-        _hot("job", "i64", 8),  # the word of the module's docstring
+        # the words of the module's docstring
+        _hot("job", f"[{1 + MAX_THREADS} x i64]", 8 * (1 + MAX_THREADS)),
         _hot("done", "i64", 8),  # chunks of the current job that workers have finished
         _hot("busy", "i32", 4),  # 1 while a caller has the pool
         _hot("sleepers", "i32", 4),  # workers asleep, or about to be

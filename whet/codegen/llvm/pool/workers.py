@@ -17,8 +17,9 @@ def workers() -> str:
 
 
 def _worker() -> str:
-    return function("internal ptr @worker(ptr %unused)", f"""
+    return function("internal ptr @worker(ptr %number)", f"""
         entry:
+          %me = ptrtoint ptr %number to i64
           br label %look
         look:
           ; Read before working, so that the wait below notices a job published meanwhile.
@@ -28,7 +29,7 @@ def _worker() -> str:
           %leave = icmp ne i32 %quit, 0
           br i1 %leave, label %home, label %work
         work:
-          %ran = call i64 @work()
+          %ran = call i64 @work(i64 %me)
           %any = icmp ne i64 %ran, 0
           br i1 %any, label %report, label %wait
         report:
@@ -56,11 +57,13 @@ def _start() -> str:
           br i1 %more, label %create, label %out
         create:
           %handle = getelementptr [{MAX_THREADS} x i64], ptr @handles, i32 0, i32 %n
-          %error = call i32 @pthread_create(ptr %handle, ptr null, ptr @worker, ptr null)
+          ; The caller of a loop has home 0.
+          %next = add i32 %n, 1
+          %number = inttoptr i32 %next to ptr
+          %error = call i32 @pthread_create(ptr %handle, ptr null, ptr @worker, ptr %number)
           %refused = icmp ne i32 %error, 0
           br i1 %refused, label %out, label %created
         created:
-          %next = add i32 %n, 1
           br label %look
         out:
           store atomic i32 %n, ptr @workers monotonic, align 4
@@ -76,7 +79,7 @@ def _stop() -> str:
           %count = load atomic i32, ptr @workers monotonic, align 4
           ; monotonic: @publish is the release.
           store atomic i32 1, ptr @quit monotonic, align 4
-          call void @publish(i64 0)
+          call void @publish(i64 0, i64 1)
           call void @wake(i32 {_EVERYBODY})
           br label %look
         look:
