@@ -50,7 +50,7 @@ LAYERS = {
     "48-64@35 5x5": (Windows((35, 35), 48, 64, 1, 5, 2, epilogue=True), None),
     "192@17x17 1x7": (Windows((17,), 192, 192, 17, 7, 3, epilogue=True), None),
 }
-"""Layers, and how many times faster the issue wants them."""
+"""Layers, and how many times faster than direct convolution they should be."""
 COLD_BYTES = 128 << 20
 
 

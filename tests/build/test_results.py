@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from whet.runtime.results import ALIGNMENT, KEPT_ROOMS, WORTHWHILE_BYTES, Results
+from whet.core.alignment import ALIGNMENT
+from whet.core.types import Array
+from whet.runtime.results import KEPT_ROOMS, WORTHWHILE_BYTES, Results
 
 LARGE = (WORTHWHILE_BYTES // 4, 2)
 
@@ -45,7 +49,7 @@ def test_results_in_use_lie_apart() -> None:
         lambda a: np.from_dlpack(a),
     ],
 )
-def test_a_view_alone_keeps_the_memory(view) -> None:  # type: ignore[no-untyped-def]
+def test_a_view_alone_keeps_the_memory(view: Callable[[Array], Any]) -> None:
     results = Results(LARGE, np.dtype(np.float32))
     array = results.new()
     array[:] = 7

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from whet.build.image import aligned_zeros
 from whet.build.probes import STREAM_PIECE_BYTES, Probe, Prober
+from whet.core.alignment import aligned_zeros
 from whet.core.caching import FileCache
 from whet.core.constants import CONSTANTS
 from whet.core.target import MIB, Target, detect, host_target, remember

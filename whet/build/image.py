@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from whet.core.alignment import aligned_zeros, round_up
 from whet.core.caching import FileCache
 from whet.core.types import Array
 
-ALIGNMENT = 64
 _MAPPED_OFFSET = 32
 """Bytes in front of the constants in their file, so that they are aligned when mapped: a cache
 entry starts with a digest of 32 bytes."""
@@ -56,23 +56,12 @@ class SegmentImage:
     """All constants in the order in which kernels read them, as bytes."""
 
 
-def aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def aligned_zeros(nbytes: int) -> Array:
-    """Zeroed bytes that start at an aligned address."""
-    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + nbytes]
-
-
 def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
     """The bytes of all arrays one after the other, each aligned, and where each starts."""
     starts, end = [], 0
     for array in arrays:
         starts.append(end)
-        end += aligned(array.nbytes)
+        end += round_up(array.nbytes)
     joined = aligned_zeros(end)
     for array, start in zip(arrays, starts):
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from whet.build.placement import Storage
+from whet.core.alignment import round_up
 
-ALIGNMENT = 64
 ENOUGH = 1.1
 """An arena of this many times the largest live set is small enough: below it, borders keep memory
 of their own, which costs no time."""
@@ -74,8 +74,8 @@ class _Lives:
         steps = max(self.last.values(), default=-1) + 1
         change = [0] * (steps + 1)
         for s, step in self.first.items():
-            change[step] += _aligned(s.nbytes)
-            change[self.last[s] + 1] -= _aligned(s.nbytes)
+            change[step] += round_up(s.nbytes)
+            change[self.last[s] + 1] -= round_up(s.nbytes)
         alive = largest = 0
         for c in change:
             alive += c
@@ -113,13 +113,13 @@ def _place(lives: _Lives, opened: Sequence[Room], closed: Sequence[Room]) -> Are
     base = 0
     for room in closed:
         offsets.update(dict.fromkeys(room, base))
-        base += _aligned(room[0].nbytes)
+        base += round_up(room[0].nbytes)
     end = base
     cleared = frozenset(s for room in opened for s in room)
     open_to_all = [s for s in lives.first if s not in offsets]
     placed: list[tuple[int, int, int, Storage]] = []
     for s in sorted(open_to_all, key=lambda s: (-s.nbytes, lives.first[s])):
-        at, size = base, _aligned(s.nbytes)
+        at, size = base, round_up(s.nbytes)
         for low, high, _, other in placed:
             if high <= at or lives.apart(s, other):
                 continue
@@ -130,7 +130,3 @@ def _place(lives: _Lives, opened: Sequence[Room], closed: Sequence[Room]) -> Are
         bisect.insort(placed, (at, at + size, len(placed), s))
         end = max(end, at + size)
     return Arena(offsets, end, cleared)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.build.image import SegmentImage, aligned_zeros
+from whet.build.image import SegmentImage
 from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
+from whet.core.alignment import aligned_zeros
 from whet.core.errors import OperatorError, fail
 from whet.core.types import Array
 from whet.graph.graph import Graph

@@ -54,9 +54,11 @@ def show_command(rule: RuleArgument, rules: FolderOption = None) -> None:
 def explain_command(rule: RuleArgument, rules: FolderOption = None) -> None:
     """Say why a rule is believed."""
     from whet.superopt.verify.axioms import laws
+    from whet.superopt.verify.conditions import assumed
     from whet.superopt.verify.lemmas import LEMMAS
 
-    Reporter().text(explain(find_rule(rule, rules), {**laws(), **LEMMAS}))
+    found = find_rule(rule, rules)
+    Reporter().text(explain(found, {**laws(), **LEMMAS}, assumed(found)))
 
 
 rules_app.command("verify")(verify_command)

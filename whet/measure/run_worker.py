@@ -14,6 +14,7 @@ import numpy as np
 
 from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.poolcode import process_pool
+from whet.core.alignment import ALIGNMENT, aligned, round_up
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.errors import WhetError
@@ -27,7 +28,6 @@ from whet.measure.statistics import BadClock, Clock, take_samples, take_turns
 
 MOST_COPIES = 4096
 BEAT_SECONDS = 0.05
-_ALIGNMENT = 64
 
 _REPEAT_IR = """
 define void @whet_repeat(ptr %kernel, ptr %tables, i64 %count, i64 %step, i64 %first, i64 %n) {
@@ -149,7 +149,7 @@ class RunWorker:
         room = max(k.job.cache_bytes for k in kernels) * 5 // 4
         needed = [max(room, k.constant_bytes) + k.constant_bytes for k in kernels]
         if len(self.rotation) < sum(needed):
-            self.rotation = _aligned(sum(needed))
+            self.rotation = _touched(sum(needed))
         made, start = [], 0
         for kernel, nbytes in zip(kernels, needed):
             made.append(self.clock(kernel, self.rotation[start : start + nbytes]))
@@ -171,7 +171,7 @@ class RunWorker:
         for n, p in constants:
             memory[n] = room[start : start + p.nbytes]
             fill(p, memory[n], self.held[p.array])
-            start += _round_up(p.nbytes)
+            start += round_up(p.nbytes)
         first = kernel.table([memory[n] for n in range(len(kernel.job.parameters))])
         if constants:
             room[: copies * size].reshape(copies, size)[1:] = room[:size]
@@ -205,7 +205,7 @@ class _Kernel:
         self.address = library.address(job.symbol)
         self.call = library.function(job.symbol, ctypes.c_void_p)
         self.constant_bytes = sum(
-            _round_up(p.nbytes) for p in job.parameters if p.kind == "constant"
+            round_up(p.nbytes) for p in job.parameters if p.kind == "constant"
         )
 
     def table(self, memory: Sequence[Array]) -> Array:
@@ -230,19 +230,14 @@ class _Beat:
             self.now()
 
 
-def _round_up(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-
-
-def _aligned(nbytes: int) -> Array:
-    memory = np.ones(nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + nbytes]
+def _touched(nbytes: int) -> Array:
+    """Aligned bytes whose pages exist, so that no fault is timed."""
+    return aligned(np.ones(nbytes + ALIGNMENT, np.uint8), nbytes)
 
 
 def _filled(p: Parameter, held: dict[str, Array]) -> Array:
     """Aligned memory for timing: values where they are given, zeros elsewhere."""
-    memory = _aligned(p.nbytes)
+    memory = _touched(p.nbytes)
     fill(p, memory, held[p.array] if p.kind in _GIVEN else None)
     return memory
 

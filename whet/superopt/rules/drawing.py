@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from whet.graph.terms import Apply, Term
 from whet.ops.base import Law
-from whet.superopt.rules.conditions import assumed
 from whet.superopt.rules.rule import Rule
 
 
@@ -42,8 +41,8 @@ def _tree(term: Term, kinds: Mapping[str, str], first: str, rest: str) -> Iterat
         yield from _tree(inner, kinds, rest + branch, rest + below)
 
 
-def explain(rule: Rule, laws: Mapping[str, Law]) -> str:
-    """Why the rule is believed."""
+def explain(rule: Rule, laws: Mapping[str, Law], equations: Sequence[str]) -> str:
+    """Why the rule is believed; `equations` are what its proof took from types."""
     certificate = rule.certificate
     assert certificate is not None, rule.name
     words = {"exact": "gives the same bits", "real": "is equal over the reals"}
@@ -56,7 +55,6 @@ def explain(rule: Rule, laws: Mapping[str, Law]) -> str:
         lines.append(f"  {name}: {text}{when}")
     if not certificate.axioms:
         lines.append("  nothing: both sides are the same term")
-    equations = assumed(rule)
     if equations:
         lines += ["", "Taken from types, and checked wherever the rule is used:"]
         lines += [f"  {equation}" for equation in equations]

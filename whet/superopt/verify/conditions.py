@@ -1,4 +1,4 @@
-"""What must hold where a rule is used.
+"""What must hold where a rule is used, besides its guards.
 
 A proof takes some things from types: `matmul(x, w)` would have none unless
 `dim(x, 1) == dim(w, 0)`.  It learns them from the shapes of its certificate, at all of which they
@@ -9,15 +9,9 @@ true anyway; where they held by chance, the rule is used only where its proof is
 
 from __future__ import annotations
 
-from whet.graph.attributes import evaluate, read_expression
 from whet.superopt.rules.rule import Rule
-from whet.superopt.verify.claims import Assignment, read_assignment
+from whet.superopt.verify.claims import read_assignment
 from whet.superopt.verify.extents import equal_extents
-
-
-def conditions(rule: Rule) -> tuple[str, ...]:
-    """The guards of a proved rule and the equations between extents that its proof assumed."""
-    return (*rule.when, *assumed(rule))
 
 
 def assumed(rule: Rule) -> tuple[str, ...]:
@@ -26,9 +20,3 @@ def assumed(rule: Rule) -> tuple[str, ...]:
     tensors = [v.name for v in rule.variables]
     at = [read_assignment(shape, tensors) for shape in rule.certificate.shapes]
     return tuple(f"dim({a}, {i}) == dim({b}, {j})" for (a, i), (b, j) in equal_extents(at))
-
-
-def fits(rule: Rule, at: Assignment) -> bool:
-    """Whether the conditions hold at these shapes and attributes."""
-    attributes, shapes = dict(at.attributes), dict(at.shapes)
-    return all(evaluate(read_expression(c), attributes, shapes) for c in conditions(rule))
