@@ -133,3 +133,25 @@ def test_edges_that_disagree_change_nothing() -> None:
     graph = between_transpositions(op, (1, 9, 7, 20), (20, 1, 3, 3), (0, 1, 3, 2))
     assert not choose_layouts(graph).inner
     check(graph)
+
+
+def test_tasks_know_which_inputs_are_the_callers() -> None:
+    rng = np.random.default_rng(3)
+    x = make_input("x", TensorType((2, 64, 56, 56), f32))
+    w = make_constant(rng.standard_normal((64, 64, 1, 1)).astype(np.float32))
+    (y,) = apply(conv(1, (0,) * 4, 1, 1), x, w)
+    (z,) = apply(conv(1, (0,) * 4, 1, 1), y, w)
+    first, second = (s.task for s in make_plan(Graph((x,), (z,), ("z",))).steps
+                     if isinstance(s, Step))  # fmt: skip
+    assert {t.name for t in first.given} == {"x0"}
+    assert not second.given
+    assert first.key != second.key
+    assert first.class_key == second.class_key
+
+
+def test_conversions_read_the_callers_array() -> None:
+    plan = make_plan(weighted(conv(1, (1,) * 4, 1, 1), (1, 32, 8, 8), (32, 32, 3, 3)))
+    copied, multiplied, left = (s.task for s in plan.steps if isinstance(s, Step))
+    assert len(copied.given) == 1
+    assert not multiplied.given
+    assert not left.given

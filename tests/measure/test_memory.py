@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.measure.planted import TARGET
+from tests.measure.planted import TARGET, matmul_task
 from whet.core.dtypes import f32
 from whet.ir.expr import Var, const
 from whet.ir.program import Allocate, Buffer, Loop, Program, Store
@@ -16,6 +17,8 @@ from whet.measure.checking import difference
 from whet.measure.jobs import KernelJob, Parameter, contiguous, job_from_message
 from whet.measure.limits import over_limit
 from whet.measure.memory import GuardedBytes, base_address, fill, strayed, view
+from whet.measure.prepare import GIVEN_LEAD, _boundary
+from whet.measure.run_worker import _filled
 
 BORDERED = Parameter("output", "y", "f32", (2, 3), (5, 1), 6, ((1, 1), (1, 1)))
 """Two rows of three, with one zero all around."""
@@ -140,3 +143,15 @@ def test_endless_working_memory_is_refused() -> None:
     room = Buffer("room", (1 << 30,), f32)
     program = Program("kernel", (X,), (Y,), (Store(Y, (const(0, I.dtype),), X[0]),), (room,))
     assert "bytes of working memory" in str(over_limit(program, TARGET))
+
+
+def test_the_callers_arrays_begin_behind_an_aligned_address() -> None:
+    task = matmul_task(3, 4, 5)
+    task = replace(task, given=frozenset(task.inputs[:1]))
+    (x, *others) = (_boundary(t, task) for t in (*task.inputs, *task.outputs))
+    values = {x.array: np.ones(x.shape, np.float32)}
+    assert x.lead == GIVEN_LEAD
+    assert not any(p.lead for p in others)
+    memory = _filled(x, values)
+    assert memory.ctypes.data % 64 == GIVEN_LEAD
+    np.testing.assert_array_equal(view(x, memory), values[x.array])

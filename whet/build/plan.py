@@ -172,8 +172,9 @@ def make_task(
         if place.border is not None:
             borders[tensor] = place.border
     constants = frozenset(t for t, v in values.items() if isinstance(v, Constant))
+    given = frozenset(t for t in values if places[t].storage.kind == "input")
     storages = {t: p.storage for t, p in places.items()}
-    return Task(tuple(made), buffers, constants, borders), storages
+    return Task(tuple(made), buffers, constants, borders, given), storages
 
 
 def _copy_step(graph: Graph, source: Place, target: Place, name: str) -> Step:
@@ -186,8 +187,8 @@ def _copy_step(graph: Graph, source: Place, target: Place, name: str) -> Step:
         x: Buffer("x0", shape, dtype, source.strides, source.offset),
         y: Buffer("s0", shape, dtype, target.strides, target.offset),
     }
-    borders: dict[Tensor, tuple[tuple[int, int], ...]] = {}
-    task = Task((y,), buffers, frozenset(), borders)
+    given = frozenset({x}) if source.storage.kind == "input" else frozenset[Tensor]()
+    task = Task((y,), buffers, frozenset(), {}, given)
     return Step(task, {x: source.storage, y: target.storage}, name)
 
 

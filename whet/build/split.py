@@ -53,5 +53,6 @@ def _alone(
         },
         frozenset(own[t] for t in step.task.constants if t in own),
         {own[t]: border for t, border in step.task.borders.items() if t in own},
+        frozenset(own[t] for t in step.task.given if t in own),
     )
     return Step(task, {new: storages[old] for old, new in own.items()}, step.name, step.nodes)

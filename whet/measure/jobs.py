@@ -27,6 +27,8 @@ class Parameter:
     strides: Shape
     offset: int = 0
     border: tuple[tuple[int, int], ...] | None = None
+    lead: int = 0
+    """Bytes from an aligned address to where it begins, when its kernel is timed."""
 
     @property
     def itemsize(self) -> int:

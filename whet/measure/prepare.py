@@ -26,6 +26,12 @@ from whet.tasks.examples import Example
 from whet.tasks.task import Task
 
 SYMBOL = "kernel"
+GIVEN_LEAD = 16
+"""Where arrays of the caller's begin, in bytes behind an aligned address.
+
+The C library puts its own 16 bytes in front of large blocks, and NumPy begins right behind them:
+every vector of 64 bytes that is read there lies in two lines of the cache.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +139,8 @@ def _boundary(tensor: Tensor, task: Task) -> Parameter:
     elif tensor in task.constants:
         kind = "constant"
     return Parameter(kind, f"{task.key}.{tensor.name}", tensor.dtype.name, tensor.shape,
-                     buffer.element_strides, buffer.offset, task.borders.get(tensor))  # fmt: skip
+                     buffer.element_strides, buffer.offset, task.borders.get(tensor),
+                     GIVEN_LEAD if tensor in task.given else 0)  # fmt: skip
 
 
 def _values(tensor: Tensor, task: Task, example: Example) -> Array:

@@ -236,8 +236,8 @@ def _touched(nbytes: int) -> Array:
 
 
 def _filled(p: Parameter, held: dict[str, Array]) -> Array:
-    """Aligned memory for timing: values where they are given, zeros elsewhere."""
-    memory = _touched(p.nbytes)
+    """Memory for timing, as aligned as in a model: values where they are given, else zeros."""
+    memory = _touched(p.lead + p.nbytes)[p.lead :]
     fill(p, memory, held[p.array] if p.kind in _GIVEN else None)
     return memory
 

@@ -32,17 +32,25 @@ def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], list[Array]]:
     arrays = []
     for described in message.pop("arrays"):
         type = TensorType(tuple(described["shape"]), parse_dtype(described["dtype"]))
-        data = np.frombuffer(bytearray(_read(stream, type.nbytes)), np.uint8)
-        arrays.append(data.view(type.dtype.numpy).reshape(type.shape))
+        # NumPy's own memory, such as callers have: large arrays lie in large pages.
+        array: Array = np.empty(type.shape, type.dtype.numpy)
+        _read_into(stream, array.reshape(-1).view(np.uint8))
+        arrays.append(array)
     return message, arrays
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
-    """Exactly that many bytes, also from a stream that gives what it happens to have."""
-    data = stream.read(size)
-    while len(data) < size:
-        more = stream.read(size - len(data))
-        if not more:
+    """Exactly that many bytes."""
+    data = np.empty(size, np.uint8)
+    _read_into(stream, data)
+    return data.tobytes()
+
+
+def _read_into(stream: BinaryIO, memory: Array) -> None:
+    """Fills the bytes, also from a stream that gives what it happens to have."""
+    view, start = memory.data, 0
+    while start < len(view):
+        count = stream.readinto(view[start:])  # type: ignore[attr-defined]
+        if not count:
             raise EOFError
-        data += more
-    return data
+        start += count

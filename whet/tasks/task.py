@@ -23,13 +23,15 @@ class Task:
 
     `buffers` gives every boundary tensor (placeholders and outputs) its place in memory;
     `borders` the zeros that surround it there; `constants` the inputs whose values are known
-    when the kernel is built, so that it may store them in another order.
+    when the kernel is built, so that it may store them in another order; `given` the inputs
+    that are arrays of the caller's, which begin where his allocator put them.
     """
 
     outputs: tuple[Compute, ...]
     buffers: Mapping[Tensor, Buffer]
     constants: frozenset[Tensor]
     borders: Mapping[Tensor, Border]
+    given: frozenset[Tensor] = frozenset()
 
     @cached_property
     def inputs(self) -> tuple[Placeholder, ...]:
@@ -82,6 +84,7 @@ class Task:
             lines.append(
                 f"{tensor.name} {buffer.element_strides} {buffer.offset} "
                 f"{self.borders.get(tensor)} {tensor in self.constants}"
+                f"{' given' if tensor in self.given else ''}"
             )
         return tuple(lines)
 
