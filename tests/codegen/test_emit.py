@@ -13,7 +13,7 @@ from tests.codegen.running import run_native
 from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
 from whet.core.errors import NoCodeError
 from whet.core.types import Array
-from whet.ir.expr import Var, as_expr, call, cast, const, reinterpret, select
+from whet.ir.expr import Axis, Reduce, Var, as_expr, call, cast, const, reinterpret, select
 from whet.ir.program import (
     Allocate,
     Buffer,
@@ -188,6 +188,25 @@ def test_ends_of_functions() -> None:
             got = apply(name, ends)
             tiny = 1e-6 if name != "log" else 0.0
             np.testing.assert_allclose(got, expected, rtol=1e-6, atol=tiny, err_msg=name)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 7, 8, 11, 16])
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+def test_lanes_are_combined(kind: str, lanes: int) -> None:
+    """One lane after the other holds what the result must show: the extreme, or a NaN."""
+    size = 2 * lanes
+    a, b, k = Buffer("a", (size, lanes), f32), Buffer("b", (size,), f32), Var("k")
+    vector = Buffer("vector", (lanes,), f32, scope="register")
+    axis = Axis("across", lanes, "R")
+    fill = Loop(j, as_expr(lanes), (Store(vector, (j,), a[k, j]),), "vector")
+    one = Store(b, (k,), Reduce(kind, (axis,), vector[(axis,)]))
+    body = Loop(k, as_expr(size), (Allocate(vector, (fill, one)),))
+    values = np.random.default_rng(0).integers(1, 3, (size, lanes)).astype(np.float32)
+    values[range(lanes), range(lanes)] = {"max": 9.0, "min": -9.0}.get(kind, 2.0)
+    values[range(lanes, size), range(lanes)] = np.nan
+    (got,) = run_native(Program("kernel", (a,), (b,), (body,)), [values])
+    combined = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[kind]
+    np.testing.assert_array_equal(got, combined(values, axis=1))
 
 
 # ------------------------------------------------------------------------------------- checking

@@ -10,10 +10,12 @@ product along them.  A step takes a block of rows from one product to the other:
     parallel over (batch, blocks of rows):
       left[block, k] = q                                       (next to each other, prologue done)
       scores[block, m] = left * panels of x                    (register tiles)
-      for each row of the block:  the row stages, back into scores
+      for a few rows of the block:  the row stages, back into scores
       y[block, d] = scores * v                                 (register tiles)
 
-so what lies between the products never leaves the caches of the core.
+so what lies between the products never leaves the caches of the core.  Where x must be copied
+into panels, all of them are before the steps, or, when a block is all rows, each by the step
+that uses it.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
-from whet.schedule.contraction_lowering import copy_panels
+from whet.schedule.contraction_lowering import copy_panel, copy_panels
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import longest_sum
 from whet.schedule.nest import arguments_of, loop, split_index, start_of
-from whet.schedule.rows import Rows, RowTiling, RowWriter, finds_positions
+from whet.schedule.rows import TOGETHER_BYTES, Rows, RowTiling, RowWriter, finds_positions
 from whet.schedule.tile import RegisterTile
 from whet.tasks.rowshape import common_rows
 from whet.tasks.task import Task
@@ -39,6 +41,8 @@ SCRATCH_BYTES = 512 << 10
 """Bytes of a block's scores and left factor, at most: they should stay in the second cache."""
 MOST_ROWS = 16
 """Rows of a tile, at most."""
+PANEL_BYTES = 128 << 10
+"""Bytes of a panel that a step copies for itself, at most: a part of the second cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +180,13 @@ class AttentionTiling:
     block: int
 
 
+def rows_together(f: Attention, block: int) -> int:
+    """How many rows of a block go through the row stages together: scores, and a line of each."""
+    nbytes = 2 * f.first.column.extent * f.first.reduce.dtype.itemsize
+    groups = -(-block // max(1, TOGETHER_BYTES // nbytes))
+    return -(-block // groups)
+
+
 # ------------------------------------------------------------------------------------ lowering
 def lower_attention(f: Attention, t: AttentionTiling, name: str) -> Kernel:
     """The kernel of the task with the given tile sizes."""
@@ -204,7 +215,7 @@ class _Lowering:
         body = [
             self.copy_left(),
             self.product(f.first, self.left, RegisterTile(t.mr, t.nv, t.lanes), self.keep),
-            self.row_stages(),
+            *self.row_stages(),
         ]
         if f.second is not None:
             tile = RegisterTile(t.mr, t.nv2, t.lanes2)
@@ -235,17 +246,30 @@ class _Lowering:
 
         return loop(r, self.t.block, *along(g.depth.extent, self.t.lanes, store))
 
-    def row_stages(self) -> Stmt:
+    def row_stages(self) -> list[Stmt]:
+        """The stages for all rows of the block, as many rows at a time as stay in L1."""
+        size = rows_together(self.f, self.t.block)
+        group, full = Var("group"), self.t.block // size
+        found: list[Stmt] = [loop(group, full, *self.together(group * size, size))]
+        if rest := self.t.block % size:
+            found += self.together(as_expr(full * size), rest)
+        return found
+
+    def together(self, first: Expr, count: int) -> tuple[Stmt, ...]:
+        """The stages for some rows of the block, which go through each stage together."""
         f, t, r = self.f, self.t, Var("r")
-        row = self.batch * f.first.row.extent + self.start + r
-        kept: dict[Tensor, tuple[Buffer, Expr]] = {f.first.stage: (self.scores, r)}
+        at = first + r if count > 1 else first
+        row = self.batch * f.first.row.extent + self.start + at
+        kept: dict[Tensor, tuple[Buffer, Expr]] = {f.first.stage: (self.scores, at)}
         if f.between is not None:
-            kept[f.between] = (self.scores, r)
-        writer = RowWriter(f.rows, RowTiling(t.lanes, vectors=4, rows_per_step=1), row, kept)
+            kept[f.between] = (self.scores, at)
+        tiling = RowTiling(t.lanes, vectors=4, rows_per_step=1)
+        several = (r, count) if count > 1 else None
+        writer = RowWriter(f.rows, tiling, row, kept, several)
         body: tuple[Stmt, ...] = tuple(s for stage in f.rows.stages for s in writer.stage(stage))
         for buffer in writer.scratch:
             body = (Allocate(buffer, body),)
-        return loop(r, t.block, *body)
+        return body
 
     def product(
         self,
@@ -258,8 +282,13 @@ class _Lowering:
         panel, io, k = Var("panel"), Var("io"), Var("k")
         row = start_of(io, tile.mr, self.t.block) + tile.i
         column = start_of(panel, tile.width, g.column.extent) + tile.column
+        near = Buffer("panel", (g.depth.extent, tile.width), g.b.dtype)
+        copies: tuple[Stmt, ...] = ()
         if g.b_is_contiguous:
             b = substitute(g.b, self.where(g, row, column=column, depth=k))
+        elif self.blocks == 1 and near.type.nbytes <= PANEL_BYTES:
+            b = near[k, tile.column]
+            copies = (self.pack_near(g, near, panel, tile),)
         else:
             b = Read(self.pack(g, tile), (self.batch, panel, k, tile.column))
         terms = longest_sum(g.depth.extent, g.reduce.dtype)
@@ -271,7 +300,18 @@ class _Lowering:
             terms=terms,
         )
         tiles, panels = -(-self.t.block // tile.mr), -(-g.column.extent // tile.width)
-        return loop(panel, panels, loop(io, tiles, body))
+        nest = loop(panel, panels, *copies, loop(io, tiles, body))
+        return Allocate(near, (nest,)) if copies else nest
+
+    def pack_near(self, g: Product, near: Buffer, panel: Expr, tile: RegisterTile) -> Stmt:
+        """One panel of b as [k, column within the panel], copied by the step that uses it."""
+        k, column = Axis("pk", g.depth.extent), Axis("pc", tile.width)
+        env: dict[Expr, Expr] = {
+            **split_index(self.batch, g.outer),
+            g.depth: k,
+            g.column: start_of(panel, tile.width, g.column.extent) + column,
+        }
+        return copy_panel(near, (), Compute("panel", (k, column), substitute(g.b, env)), tile.lanes)
 
     def pack(self, g: Product, tile: RegisterTile) -> Buffer:
         """b in panels [batch, panel, k, column within the panel], copied before the steps."""

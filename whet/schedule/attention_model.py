@@ -8,11 +8,17 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.schedule.attention import MOST_ROWS, SCRATCH_BYTES, Attention, Product
+from whet.schedule.attention import (
+    MOST_ROWS,
+    SCRATCH_BYTES,
+    Attention,
+    Product,
+    rows_together,
+)
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
 from whet.schedule.rows_model import stage_cycles
-from whet.schedule.work import halvings, shared_out
+from whet.schedule.work import fork_join_ns, halvings, shared_out
 
 STREAMED = 0.6
 """What arrives from the second cache while tiles are computed, against what could."""
@@ -59,13 +65,23 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     cycles = _tiles(first, target, holes["mr"], holes["nv"], holes["lanes"], block)
     cycles = cycles + block * first.depth.extent * COPY_CYCLES
     vectors = np.full(len(block), 4)
+    together = np.array([rows_together(f, int(b)) for b in block])
     for stage in f.rows.stages:
-        cycles = cycles + block * stage_cycles(f.rows, stage, rates, holes["lanes"], vectors)
-    cycles = cycles * steps + batch * _copied(first)
+        row = stage_cycles(f.rows, stage, rates, holes["lanes"], vectors, together)
+        cycles = cycles + block * row
+    copied = _copied(first)
+    cycles = cycles * steps
     if f.second is not None:
         tiles = _tiles(f.second, target, holes["mr"], holes["nv2"], holes["lanes2"], block)
-        cycles = cycles + tiles * steps + batch * _copied(f.second)
-    return shared_out(cycles, steps, threads, target)
+        cycles, copied = cycles + tiles * steps, copied + _copied(f.second)
+    ns = shared_out(cycles + batch * copied, steps, threads, target)
+    # Copies ahead of the steps are a loop of their own.  What they write leaves the cache of the
+    # core that copied and goes to that of the core that multiplies.
+    ahead = (block < first.row.extent) & (copied > 0.0)
+    nbytes = batch * copied / COPY_CYCLES * first.reduce.dtype.itemsize
+    moved = 2 * nbytes / rates.l3_bytes / rates.clock / threads
+    loop = fork_join_ns(np.array(batch), threads, target)
+    return ns + np.where(ahead, loop + moved, 0.0)
 
 
 def _tiles(g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block: Array) -> Array:

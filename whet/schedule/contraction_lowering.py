@@ -172,22 +172,29 @@ def pack_panels(c: Contraction, width: int) -> Compute:
 
 def copy_panels(store: Buffer, packed: Compute, lanes: int) -> Stmt:
     """The statements that bring b into panels at run time, one panel per parallel step."""
-    variables = [Var(f"b{n}") for n in range(len(packed.axes))]
+    first, var = packed.axes[0], Var("b0")
+    one = Compute(packed.name, packed.axes[1:], substitute(packed.body, {first: var}))
+    return loop(var, first.extent, copy_panel(store, (var,), one, lanes), kind="parallel")
+
+
+def copy_panel(store: Buffer, at: tuple[Expr, ...], packed: Compute, lanes: int) -> Stmt:
+    """The statements that bring part of b into `store[at]`."""
+    variables = [Var(f"b{n + len(at)}") for n in range(len(packed.axes))]
     env: dict[Expr, Expr] = dict(zip(packed.axes, variables))
-    inner = set(variables[1:])
+    inner, place = set(variables), (*at, *variables)
     nest: Stmt | None = None
-    depth = turned_axis(packed.body, packed.axes[-1], packed.axes[1:-1])
+    depth = turned_axis(packed.body, packed.axes[-1], packed.axes[:-1])
     if depth is not None:
         column = packed.axes[-1]
-        nest = turned_copy(store, tuple(variables), substitute(packed.body, env),
+        nest = turned_copy(store, place, substitute(packed.body, env),
                            (column, env[column]), (depth, env[depth]), lanes)  # fmt: skip
     if nest is not None and depth is not None:
         inner -= {env[depth], variables[-1]}
     else:
-        nest = Store(store, tuple(variables), substitute(packed.body, env))
+        nest = Store(store, place, substitute(packed.body, env))
         nest = loop(variables[-1], packed.axes[-1].extent, nest, kind="vector")
         inner -= {variables[-1]}
     for var, axis in zip(reversed(variables), reversed(packed.axes)):
         if var in inner:
             nest = loop(var, axis.extent, nest)
-    return loop(variables[0], packed.axes[0].extent, nest, kind="parallel")
+    return nest

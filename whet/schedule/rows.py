@@ -7,7 +7,8 @@
 
 All stages share their leading axes (the rows) and read each other at the same row.  What a stage
 gives per row stays in a register or in a scratch row, so the row is in cache from its first to
-its last use.
+its last use.  Short rows go through each stage several at a time: a reduction ends in operations
+that wait for each other, and those of the next row do not wait for them.
 """
 
 from __future__ import annotations
@@ -19,15 +20,26 @@ from types import MappingProxyType
 
 from whet.core.types import Shape
 from whet.ir.affine import affine, substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, call
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
 from whet.schedule.kernel import Kernel
-from whet.schedule.nest import arguments_of, identity_element, loop, read_buffers, split_index
+from whet.schedule.nest import (
+    arguments_of,
+    identity_element,
+    loop,
+    read_buffers,
+    split_index,
+    start_of,
+)
 from whet.schedule.spatial import combine
 from whet.tasks.rowshape import common_rows
 from whet.tasks.task import Task
+
+TOGETHER_BYTES = 16 << 10
+"""Bytes of the rows that go through each stage together, with what is kept of them: they stay in
+the first cache meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,24 +71,27 @@ def finds_positions(stage: Compute) -> bool:
 
 @dataclass(frozen=True)
 class RowTiling:
-    """The holes: lanes, vectors in flight, rows per parallel step."""
+    """The holes: lanes, vectors in flight, rows per parallel step, and how many of these go
+    through each stage together: this divides the rows of a step, and all rows."""
 
     lanes: int
     vectors: int
     rows_per_step: int
+    together: int = 1
 
 
 def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
     """The kernel of the task with the given sizes."""
     rows = math.prod(r.row_shape)
     steps = -(-rows // t.rows_per_step)
-    p, io = Var("p"), Var("io")
-    row = p * t.rows_per_step + io if rows % t.rows_per_step == 0 else _clipped(p, io, t, rows)
-    writer = RowWriter(r, t, row)
+    p, io, within = Var("p"), Var("io"), Var("within")
+    several = (within, t.together) if t.together > 1 else None
+    row = start_of(p, t.rows_per_step, rows) + (io * t.together + within if several else io)
+    writer = RowWriter(r, t, row, several=several)
     body: tuple[Stmt, ...] = tuple(s for stage in r.stages for s in writer.stage(stage))
     for buffer in writer.scratch:
         body = (Allocate(buffer, body),)
-    nest = (loop(p, steps, loop(io, t.rows_per_step, *body), kind="parallel"),)
+    nest = (loop(p, steps, loop(io, t.rows_per_step // t.together, *body), kind="parallel"),)
     inputs, arguments = arguments_of(r.task, nest, {})
     outputs = {flat_buffer(r.task.buffers[o]): o for o in r.task.outputs}
     # Reads under a condition keep their indices, also those of an output by a later stage.
@@ -86,15 +101,16 @@ def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
     return Kernel(program, arguments, tuple(outputs.values()))
 
 
-def _clipped(p: Var, io: Var, t: RowTiling, rows: int) -> Expr:
-    """The last step is moved back to end at the last row."""
-    return call("min", p * t.rows_per_step, rows - t.rows_per_step) + io
-
-
 class RowWriter:
-    """Writes the stages of one row.
+    """Writes the stages of one row, or of several rows that go through each stage together.
 
     `kept` gives stages whose lines are rows of a buffer that outlives the row, and which row.
+    `several` is the variable of the rows that go together, and how many they are:
+
+        for each stage:  for several:  the stage at `row`, which depends on the variable
+
+    A reduction ends in a chain of operations that wait for each other; the next row's does not
+    depend on it, so the core works on both.
     """
 
     def __init__(
@@ -103,8 +119,9 @@ class RowWriter:
         t: RowTiling,
         row: Expr,
         kept: Mapping[Tensor, tuple[Buffer, Expr]] = MappingProxyType({}),
+        several: tuple[Var, int] | None = None,
     ) -> None:
-        self.r, self.t, self.row, self.kept = r, t, row, kept
+        self.r, self.t, self.row, self.kept, self.several = r, t, row, kept, several
         self.scratch: list[Buffer] = []
         self.places: dict[Tensor, Buffer] = {}
         self.count = 0
@@ -114,8 +131,10 @@ class RowWriter:
         body = flatten_accesses(stage, self.r.task)
         env: dict[Expr, Expr] = dict(split_index(self.row, stage.axes[: self.r.row_rank]))
         if reduces or all(a.extent == 1 for a in stage.axes[self.r.row_rank :]):
-            return self.number(stage, body, env)
-        return self.line(stage, body, env)
+            made = self.number(stage, body, env)
+        else:
+            made = self.line(stage, body, env)
+        return made if self.several is None else [loop(*self.several, *made)]
 
     # ------------------------------------------------------------------- one number per row
     def number(self, stage: Compute, body: Expr, env: dict[Expr, Expr]) -> list[Stmt]:
@@ -130,11 +149,11 @@ class RowWriter:
         value = substitute(self.local(map_expr(body, results.get)), env)
         place = self.new("number", (), stage)
         self.places[stage] = place
-        statements.append(Store(place, (), value))
+        statements.append(Store(place, self.at_row(), value))
         if stage in self.r.task.buffers:
             output = self.r.task.buffers[stage]
             address = substitute(address_form(output, stage.axes).expr(), env)
-            statements.append(Store(flat_buffer(output), (address,), place[()]))
+            statements.append(Store(flat_buffer(output), (address,), place[self.at_row()]))
         return statements
 
     def reduction(self, reduce: Reduce, env: dict[Expr, Expr]) -> tuple[list[Stmt], Expr]:
@@ -228,7 +247,7 @@ class RowWriter:
         else:
             target = self.new("line", tuple(a.extent for a in inner), stage)
             self.places[stage] = target
-            index = inner  # type: ignore[assignment]
+            index = (*self.at_row(), *inner)  # type: ignore[assignment]
         value = self.local(body)
         lanes = min(self.t.lanes, _power_of_two(last.extent))
         vectors = max(1, min(self.t.vectors, last.extent // lanes))
@@ -268,8 +287,14 @@ class RowWriter:
         return max(reversed(inner), key=lambda a: a.extent > 1)
 
     # ------------------------------------------------------------------------------ places
+    def at_row(self) -> tuple[Expr, ...]:
+        """Which of the rows that go together, as the first index of what is kept of each."""
+        return () if self.several is None else (self.several[0],)
+
     def new(self, hint: str, shape: Shape, stage: Compute) -> Buffer:
         self.count += 1
+        if self.several is not None:
+            shape = (self.several[1], *shape)
         scope = "memory" if shape else "register"
         buffer = Buffer(f"{hint}{self.count}", shape, stage.dtype, scope=scope)  # type: ignore[arg-type]
         self.scratch.append(buffer)
@@ -284,8 +309,9 @@ class RowWriter:
                 return Read(buffer, (row, *x.indices[self.r.row_rank :]))
             if isinstance(x, Read) and x.tensor in self.places:
                 place = self.places[x.tensor]
-                at = x.indices[self.r.row_rank :] if place.shape else ()
-                return Read(place, at)
+                line = len(place.shape) > len(self.at_row())
+                at = x.indices[self.r.row_rank :] if line else ()
+                return Read(place, (*self.at_row(), *at))
             return None
 
         return map_expr(e, change)

@@ -18,7 +18,7 @@ from whet.ir.expr import Axis, Expr, Reduce
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import flatten_accesses
 from whet.schedule.rates import Rates, rates_of
-from whet.schedule.rows import Rows, lane_axis
+from whet.schedule.rows import TOGETHER_BYTES, Rows, lane_axis
 from whet.schedule.work import (
     IN_FLIGHT,
     elements,
@@ -38,15 +38,36 @@ MOST_ROWS_AHEAD = 4.0
 """How many rows are worked on at once at most."""
 SHUFFLE_CYCLES = 4.0
 """One halving of a vector to combine its lanes."""
+MOST_TOGETHER = 8
 
 
 def row_holes(r: Rows, target: Target, threads: int) -> dict[str, Array]:
     """Full vectors, several of them in flight, and shares from all rows down to one."""
     lanes = max(1, target.vector_bits // 32)
-    shares = halvings(math.prod(r.row_shape)) if threads > 1 else [math.prod(r.row_shape)]
-    table = [(lanes, vectors, share) for vectors in (4, 8, 2, 1) for share in shares]
-    names = ("lanes", "vectors", "rows_per_step")
+    rows = math.prod(r.row_shape)
+    shares = halvings(rows) if threads > 1 else [rows]
+    most = _rows_together(r)
+    table = [
+        (lanes, vectors, share, together)
+        for vectors in (4, 8, 2, 1)
+        for share in shares
+        for together in sorted({1, math.gcd(share, rows, most)})
+    ]
+    names = ("lanes", "vectors", "rows_per_step", "together")
     return dict(zip(names, np.array(table, dtype=np.int64).T))
+
+
+def _rows_together(r: Rows) -> int:
+    """How many rows may go through each stage together: a power of two, 1 for long rows or if
+    there is but one stage."""
+    elements_of = [math.prod(s.shape[r.row_rank :]) for s in r.stages]
+    reduced = [
+        elements(e.axes) for s in r.stages for e in subexpressions(s.body) if isinstance(e, Reduce)
+    ]
+    row = sum(elements_of) * 4 + max([*elements_of, *reduced]) * 4
+    if len(r.stages) == 1 or row * 2 > TOGETHER_BYTES:
+        return 1
+    return min(MOST_TOGETHER, 1 << ((TOGETHER_BYTES // row).bit_length() - 1))
 
 
 def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -59,17 +80,21 @@ def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) ->
         parts = _stage_parts(r, stage, rates, holes["lanes"], holes["vectors"])
         issued, waiting = issued + parts[0], waiting + parts[1]
     ahead = np.clip(IN_FLIGHT / (issued * rates.operations), 1.0, MOST_ROWS_AHEAD)
-    per_row = issued + waiting / ahead
+    together = holes["together"]
+    issued = issued + np.where(together > 1, STAGE_CYCLES * len(r.stages), 0.0)
+    per_row = issued + waiting / np.maximum(ahead, together)
     moving = [t for t in (*r.task.inputs, *r.task.outputs) if t not in r.task.constants]
     cycles = np.maximum(steps * holes["rows_per_step"] * per_row, traffic_cycles(moving, target))
     weights = sum(t.type.nbytes for t in r.task.constants)
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
-def stage_cycles(r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array) -> Array:
-    """Cycles that one row of a stage takes on its own."""
+def stage_cycles(
+    r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array, together: Array
+) -> Array:
+    """Cycles that one row of a stage takes when several go through it together."""
     issued, waiting = _stage_parts(r, stage, rates, lanes, vectors)
-    return issued + waiting
+    return issued + STAGE_CYCLES + waiting / np.minimum(together, MOST_TOGETHER)
 
 
 def _stage_parts(

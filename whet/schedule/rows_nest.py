@@ -1,8 +1,9 @@
 """The loop nests of row schedules, for a whole population at once.
 
-What happens to a row depends on the lanes and the vectors in flight alone, of which there are few
-combinations: each is lowered once, for one row per step, and its statements are taken from there.
-How far the loops around the rows move follows for all rows per step at once.
+What happens to a row depends on the lanes, the vectors in flight and the rows that go together
+alone, of which there are few combinations: each is lowered once, for one group of rows per step,
+and its statements are taken from there.  How far the loops around the groups move follows for all
+rows per step at once.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ from whet.schedule.sketch import Population
 
 def row_nests(r: Rows, target: Target, threads: int, holes: Population) -> tuple[Statement, ...]:
     """The statements of all candidates."""
-    pairs = np.stack([holes["lanes"], holes["vectors"]], axis=1)
+    sizes = np.stack([holes["lanes"], holes["vectors"], holes["together"]], axis=1)
     found: list[Statement] = []
-    for lanes, vectors in np.unique(pairs, axis=0):
-        chosen = np.flatnonzero((pairs == (lanes, vectors)).all(axis=1))
-        per_step = holes["rows_per_step"][chosen]
-        for store, loops in _row_stores(r, int(lanes), int(vectors)):
-            levels = _levels(store, loops, math.prod(r.row_shape), per_step)
+    for lanes, vectors, together in np.unique(sizes, axis=0):
+        chosen = np.flatnonzero((sizes == (lanes, vectors, together)).all(axis=1))
+        groups = holes["rows_per_step"][chosen] // together
+        for store, loops in _row_stores(r, int(lanes), int(vectors), int(together)):
+            levels = _levels(store, loops, math.prod(r.row_shape) // int(together), groups)
             found.append(describe(store.buffer.name, store, levels, chosen))
     return tuple(found)
 
 
 @lru_cache(maxsize=256)
-def _row_stores(r: Rows, lanes: int, vectors: int) -> tuple[tuple[Store, tuple[Loop, ...]], ...]:
-    program = lower_rows(r, RowTiling(lanes, vectors, 1), "rows").program
+def _row_stores(
+    r: Rows, lanes: int, vectors: int, together: int
+) -> tuple[tuple[Store, tuple[Loop, ...]], ...]:
+    program = lower_rows(r, RowTiling(lanes, vectors, together, together), "rows").program
     return tuple(_stores(program.body, ()))
 
 
@@ -57,14 +60,14 @@ def _stores(
                 raise AssertionError(type(stmt))
 
 
-def _levels(store: Store, loops: Sequence[Loop], rows: int, per_step: Array) -> list[Level]:
-    """The loops of a statement; with one row per step, the outermost variable is the row."""
-    row, _, *inner = loops
+def _levels(store: Store, loops: Sequence[Loop], count: int, per_step: Array) -> list[Level]:
+    """The loops of a statement; with one group per step, the outermost variable is the group."""
+    group, _, *inner = loops
     written = {s for index in store.indices for s in free_symbols(index)}
-    far = np.where(rows % per_step == 0, per_step, np.minimum(per_step, rows - per_step))
+    far = np.where(count % per_step == 0, per_step, np.minimum(per_step, count - per_step))
     return [
-        Level("p", -(-rows // per_step), "parallel", {row.var: far}),
-        Level("io", per_step, "serial", {row.var: 1}),
+        Level("p", -(-count // per_step), "parallel", {group.var: far}),
+        Level("io", per_step, "serial", {group.var: 1}),
         *(
             Level(x.var.name, position(x.extent, {}), x.kind, {x.var: 1}, x.var not in written)
             for x in inner

@@ -223,12 +223,29 @@ def reduce_lanes(f: FunctionWriter, kind: str, vector: Operand) -> Operand:
         start = literal(0 if kind == "sum" else 1, vector.dtype)
         name = f"llvm.vector.reduce.f{'add' if kind == 'sum' else 'mul'}.{bits}"
         return f.call(name, vector.dtype, 0, start, vector, flags="reassoc")
-    lanes = [f.extract(vector, n) for n in range(vector.lanes)]
-    while len(lanes) > 1:
-        pairs = [(lanes[n], lanes[n + 1]) for n in range(0, len(lanes) - 1, 2)]
-        rest = lanes[len(pairs) * 2 :]
-        lanes = [_combine(f, kind, a, b) for a, b in pairs] + rest
-    return lanes[0]
+    return _halved(f, kind, vector)
+
+
+def _halved(f: FunctionWriter, kind: str, vector: Operand) -> Operand:
+    """One number: the upper part of the lanes is combined with the lower one, again and again.
+
+    <a b c d>  ->  <a.c b.d>  ->  a.c.b.d
+    """
+    if vector.lanes == 1:
+        return f.extract(vector, 0)
+    lower = 1 << ((vector.lanes - 1).bit_length() - 1)
+    low, high = _part(f, vector, 0, lower), _part(f, vector, lower, vector.lanes - lower)
+    if high.lanes < lower:
+        return _combine(f, kind, _halved(f, kind, low), _halved(f, kind, high))
+    return _halved(f, kind, _combine(f, kind, low, high))
+
+
+def _part(f: FunctionWriter, vector: Operand, start: int, lanes: int) -> Operand:
+    """Neighbouring lanes of a vector."""
+    picks = ", ".join(f"i32 {start + n}" for n in range(lanes))
+    other = f"{vector.type} poison"
+    text = f"shufflevector {vector}, {other}, <{lanes} x i32> <{picks}>"
+    return f.emit(text, vector.dtype, lanes)
 
 
 def _combine(f: FunctionWriter, kind: str, a: Operand, b: Operand) -> Operand:
@@ -245,6 +262,11 @@ def _combine(f: FunctionWriter, kind: str, a: Operand, b: Operand) -> Operand:
 
 
 # -------------------------------------------------------------------------- polynomials in f32
+EXP_COEFFICIENTS = (1.3814569418e-3, 8.3687309929e-3, 4.1668389414e-2, 1.6666520515e-1,
+                    4.9999993440e-1, 1.0, 1.0)  # fmt: skip
+"""e**r within 3.1e-9 of its value for r in [-ln2/2, ln2/2]."""
+
+
 def _horner(f: FunctionWriter, x: Operand, coefficients: Sequence[float]) -> Operand:
     """Polynomial with the highest coefficient first."""
     total = literal(coefficients[0], f32, x.lanes)
@@ -259,33 +281,26 @@ def _clamp(f: FunctionWriter, x: Operand, low: float, high: float) -> Operand:
     return minimum_or_maximum(f, "max", x, literal(low, f32, x.lanes))
 
 
-def _shift_exponent(f: FunctionWriter, x: Operand, k: Operand) -> Operand:
-    """x * 2**k for an integer-valued float k, by adding to the exponent bits."""
-    ints = llvm_type(i32, x.lanes)
-    n = f.emit(f"fptosi {k} to {ints}", i32, x.lanes)
-    shifted = f.binary("shl", n, literal(23, i32, x.lanes))
-    bits = f.emit(f"bitcast {x} to {ints}", i32, x.lanes)
-    moved = f.binary("add", bits, shifted)
-    return f.emit(f"bitcast {moved} to {x.type}", f32, x.lanes)
-
-
 def exp(f: FunctionWriter, x: Operand) -> Operand:
-    """2**k * e**r with r in [-ln2/2, ln2/2]; saturates to 0 and infinity at the ends."""
-    lanes = x.lanes
-    # At the top k is 128, one more than an exponent can be; e**r is then below one.
-    clamped = _clamp(f, x, -87.33654, 88.72283)
-    k = f.intrinsic("rint", f.binary("fmul", clamped, literal(1.44269504088896341, f32, lanes)))
-    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), clamped)
+    """2**k * e**r with r in [-ln2/2, ln2/2]; saturates to 0 and infinity at the ends.
+
+    e**r is a polynomial of degree six, the best one (in relative error) that starts with 1 + r.
+    """
+    lanes, ints = x.lanes, llvm_type(i32, x.lanes)
+    k = f.intrinsic("rint", f.binary("fmul", x, literal(1.44269504088896341, f32, lanes)))
+    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), x)
     r = f.intrinsic("fmuladd", k, literal(2.12194440e-4, f32, lanes), r)
-    p = _horner(f, r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
-                       1.6666665459e-1, 5.0000001201e-1))  # fmt: skip
-    square = f.binary("fmul", r, r)
-    y = f.intrinsic("fmuladd", p, square, f.binary("fadd", r, literal(1, f32, lanes)))
-    y = _shift_exponent(f, y, k)
-    tiny = f.compare("olt", x, literal(-87.33654, f32, lanes))
-    y = f.choose(tiny, literal(0, f32, lanes), y)
+    y = _horner(f, r, EXP_COEFFICIENTS)
+    # 2**k is added to the exponent bits.  At the top k is 128, one more than an exponent can be;
+    # e**r is then below one.  What is beyond the ends is replaced, whatever came out of it.
+    n = f.emit(f"fptosi {k} to {ints}", i32, lanes)
+    bits = f.emit(f"bitcast {y} to {ints}", i32, lanes)
+    moved = f.binary("add", bits, f.binary("shl", n, literal(23, i32, lanes)))
+    normal = f.compare("uge", x, literal(-87.33654, f32, lanes))
+    moved = f.choose(normal, moved, literal(0, i32, lanes))
     huge = f.compare("ogt", x, literal(88.72283, f32, lanes))
-    return f.choose(huge, literal(float("inf"), f32, lanes), y)
+    moved = f.choose(huge, literal(0x7F800000, i32, lanes), moved)
+    return f.emit(f"bitcast {moved} to {x.type}", f32, lanes)
 
 
 def sigmoid(f: FunctionWriter, x: Operand) -> Operand:
