@@ -7,10 +7,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.schedule.small_tasks import TASKS, matmul_relu
+from tests.schedule.small_tasks import TASKS, make_task, matmul_relu
 from tests.schedule.windows import Windows
+from whet.core.dtypes import f32
 from whet.core.target import PRESETS
 from whet.core.types import Array
+from whet.ir.expr import call
+from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.nests import Access, Statement, program_nests
 from whet.schedule.primitives import naive_program
@@ -144,6 +147,18 @@ def test_candidates_do_not_depend_on_their_neighbours(name: str) -> None:
                 np.testing.assert_allclose(
                     np.sort(own, axis=0), np.sort(alone.matrix, axis=0), rtol=1e-4, atol=1e-4
                 )
+
+
+def test_statements_without_loops_have_features() -> None:
+    """The sum of everything is factored into parts; the last statement joins few numbers."""
+    x, i, j = placeholder((48, 64), f32, "x"), reduce_axis(48, "i"), reduce_axis(64, "j")
+    task = make_task(compute((), lambda: call("sqrt", sum_(x[i, j] * x[i, j], i, j)), "y"))
+    sketch = SKETCHES["derived"]
+    form = sketch.fits(task)
+    batch = Batch(task, sketch, form, TARGET, 2, sketch.space(form, TARGET, 2))
+    assert any(s.loops.shape[1] == 0 for s in statements_of(batch))
+    for describe in (summary_of, features_of):
+        assert np.isfinite(describe(batch).matrix).all()
 
 
 @pytest.mark.parametrize("describe", [knob_features, itervar_features, curve_features])

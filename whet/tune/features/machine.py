@@ -99,7 +99,7 @@ def _instructions(
             continue
         moved = t.strides != 0
         copies = np.where(held & ~vector & moved, g.extents, np.float32(1)).prod(axis=0)
-        step = np.where(vector, np.abs(t.strides), 0).max(axis=0)
+        step = np.where(vector, np.abs(t.strides), 0).max(axis=0, initial=0)
         each = np.where(step == 0, 1.0, np.where(step == 1, passes, lanes)).astype(np.float32)
         count = outside * copies * each
         loads = loads + count * t.reads
@@ -110,7 +110,7 @@ def _instructions(
 
 def _chains(s: Statement, g: Geometry, lanes: Array) -> tuple[Array, Array]:
     """Independent accumulators, and executions per tile."""
-    spatial = np.array([not r for r in s.reduces])[:, None]
+    spatial = np.array([not r for r in s.reduces], bool)[:, None]
     held = _held(s)
     tile = np.where(held, g.extents, np.float32(1)).prod(axis=0)
     chains = np.where(held & spatial, g.extents, np.float32(1)).prod(axis=0) / lanes
@@ -119,7 +119,7 @@ def _chains(s: Statement, g: Geometry, lanes: Array) -> tuple[Array, Array]:
 
 def _steps(s: Statement, g: Geometry) -> Array:
     """How often an accumulator waits for its last value."""
-    spatial = np.array([not r for r in s.reduces])[:, None]
+    spatial = np.array([not r for r in s.reduces], bool)[:, None]
     result: Array = np.where(_held(s) & spatial, np.float32(1), g.extents).prod(axis=0)
     return result
 
