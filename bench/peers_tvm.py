@@ -129,6 +129,7 @@ def measure(
         except WhetError as error:
             row["note"] = error.message
             row["times"] = take_turns({"whet": own}, settings_from(given))
+    say(f"{case}: {number(row['ratio'])}x, TVM took {number(row['tvm_s'])} s {row['note']}")
     return row
 
 
