@@ -7,8 +7,8 @@
 
 MetaSchedule tunes and runs in a process of its own, with an interpreter of its own if one is
 given, through its graph front end; it is ended after --cap seconds per case, and what timed out or
-failed is listed as such.  whet gets as many trials.  The
-two then take turns.  Without TVM nothing is measured, and the report says so.
+failed is listed as such.  whet gets as many trials.  The two then take turns.  Without TVM nothing
+is measured, and the report says so.
 """
 
 from __future__ import annotations
@@ -69,16 +69,8 @@ def main() -> None:
         ]  # fmt: skip
         mean = geometric_mean(r["ratio"] for r in rows if r["ratio"])
         lines.append(["geometric mean", "", "", number(mean), "", "", "", ""])
-        header = (
-            "case",
-            "whet ms",
-            "TVM ms",
-            "ratio",
-            "whet tuning s",
-            "TVM tuning s",
-            "error",
-            "",
-        )
+        header = ("case", "whet ms", "TVM ms", "ratio", "whet tuning s", "TVM tuning s", "error",
+                  "note")  # fmt: skip
         report.add_table(f"{count(threads)}, {given.trials} trials", header, lines)
     report.finish(given.json)
 
