@@ -118,8 +118,7 @@ def test_chunks_are_contiguous_and_several_per_thread(pool: ThreadPool, job: Job
     job("trace_once", owners, len(owners))
     changes = np.flatnonzero(np.diff(owners)) + 1
     chunks = 3 * CHUNKS_PER_THREAD
-    share, extra = divmod(len(owners), chunks)
-    borders = {c * share + min(c, extra) for c in range(chunks)}
+    borders = {c * len(owners) // chunks for c in range(chunks)}
     assert set(changes.tolist()) <= borders
 
 

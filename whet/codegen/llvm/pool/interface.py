@@ -65,12 +65,10 @@ def _parallel() -> str:
           %wide = zext i32 %threads to i64
           %most = mul i64 %wide, {CHUNKS_PER_THREAD}
           %chunks = call i64 @llvm.umin.i64(i64 %n, i64 %most)
-          %share = udiv i64 %n, %chunks
-          %extra = urem i64 %n, %chunks
           store ptr %body, ptr @body, align 8
           store ptr %context, ptr @context, align 8
-          store i64 %share, ptr @share, align 8
-          store i64 %extra, ptr @extra, align 8
+          store i64 %n, ptr @n, align 8
+          store i64 %chunks, ptr @chunks, align 8
           ; monotonic: nobody adds to it before claiming a chunk, which @publish allows.
           store atomic i64 0, ptr @done monotonic, align 8
           call void @publish(i64 %chunks, i64 %wide)

@@ -129,15 +129,13 @@ def _work() -> str:
           %chunk = select i1 %own, i64 %next, i64 %last
           %body = load ptr, ptr @body, align 8
           %context = load ptr, ptr @context, align 8
-          %share = load i64, ptr @share, align 8
-          %extra = load i64, ptr @extra, align 8
-          %base = mul i64 %chunk, %share
-          %longer.before = call i64 @llvm.umin.i64(i64 %chunk, i64 %extra)
-          %first = add i64 %base, %longer.before
-          %longer = icmp ult i64 %chunk, %extra
-          %one = zext i1 %longer to i64
-          %size = add i64 %share, %one
-          %behind = add i64 %first, %size
+          %n = load i64, ptr @n, align 8
+          %chunks = load i64, ptr @chunks, align 8
+          ; Longer and shorter chunks alternate, so that homes are equally long.
+          %before = mul i64 %chunk, %n
+          %through = add i64 %before, %n
+          %first = udiv i64 %before, %chunks
+          %behind = udiv i64 %through, %chunks
           call void %body(ptr %context, i64 %first, i64 %behind)
           %ran.next = add i64 %ran, 1
           br label %look

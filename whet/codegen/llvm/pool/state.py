@@ -45,13 +45,13 @@ def variables() -> str:
         _hot("busy", "i32", 4),  # 1 while a caller has the pool
         _hot("sleepers", "i32", 4),  # workers asleep, or about to be
     ]
-    # The rest of the current job, valid for whoever has claimed one of its chunks: chunk c has
-    # `share` iterations, and one more if c < `extra`.
+    # The rest of the current job, valid for whoever has claimed one of its chunks: chunk c are the
+    # iterations from c * n / chunks to (c + 1) * n / chunks.
     job = [
         "@body = internal global ptr null, align 128",
         "@context = internal global ptr null",
-        "@share = internal global i64 0",
-        "@extra = internal global i64 0",
+        "@n = internal global i64 0",
+        "@chunks = internal global i64 0",
     ]
     settings = [
         "@wanted = internal global i32 1, align 128",  # threads asked for, callers included
