@@ -56,9 +56,28 @@ def two_reduced(m: int, n: int, k: int) -> Task:
     return make_task(y, constants=[w])
 
 
+def turned_rows(m: int, n: int, k: int) -> Task:
+    """Two axes of rows, in another order than a has them, and two of terms."""
+    a, b = placeholder((3, 2, k, m), f32, "a"), placeholder((k, 2, n), f32, "b")
+    q, r = reduce_axis(2, "q"), reduce_axis(k, "r")
+    y = compute((m, 3, n), lambda i, h, j: sum_(a[h, q, r, i] * b[r, q, j], q, r), "y")
+    return make_task(y)
+
+
+def strange(m: int, n: int, k: int) -> Task:
+    """Each operand has the terms in another order, and b is contiguous along one of them."""
+    a, b = placeholder((k, m, 3), f32, "a"), placeholder((n, 3, 2, k), f32, "b")
+    q, r = reduce_axis(3, "q"), reduce_axis(k, "r")
+    y = compute((2, m, n), lambda h, i, j: sum_(a[r, i, q] * b[j, q, h, r], q, r), "y")
+    return make_task(y)
+
+
 TASKS: dict[str, Callable[[int, int, int], Task]] = {
-    f.__name__: f for f in (matmul_relu, product, transposed_product, batched, two_reduced)
-}
+    f.__name__: f
+    for f in (
+        matmul_relu, product, transposed_product, batched, two_reduced, turned_rows, strange
+    )
+}  # fmt: skip
 
 
 @given(
@@ -80,6 +99,21 @@ def test_any_tiling_means_the_task(
     holes = {hole: int(column[row]) for hole, column in population.items()}
     tiling = replace(Tiling(**holes), terms=terms, unroll=unroll, pack=seed % 2)
     check_native(lower_contraction(c, tiling, "k"), task, arrays_for(task, seed), HOST)
+
+
+def test_rows_of_a_tile_lie_close_together() -> None:
+    c = find_contraction(turned_rows(20, 40, 10))
+    assert c is not None
+    assert [x.extent for x in c.m_axes] == [3, 20]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lanes"), [(33, {16, 8}), (32, {16}), (31, {16}), (40, {16, 8})]
+)
+def test_half_vectors_where_whole_ones_would_be_idle(columns: int, lanes: set[int]) -> None:
+    c = find_contraction(product(20, columns, 10))
+    assert c is not None
+    assert set(contraction_holes(c, PRESETS["x86-64-v4"], 2)["lanes"].tolist()) == lanes
 
 
 @given(st.integers(1, 12), st.integers(2, 12))

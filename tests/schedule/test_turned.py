@@ -11,6 +11,7 @@ from whet.core.target import detect
 from whet.ir.program import Program
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
+from whet.schedule.contraction import BESIDE
 from whet.schedule.sketch import find_sketch
 from whet.schedule.turned import tile_size
 from whet.tasks.task import Task
@@ -39,6 +40,19 @@ def test_turned_panels_are_right(m: int, n: int, k: int) -> None:
         seen.add(turns(kernel.program))
         check_native(kernel, task, arrays_for(task), target)
     assert True in seen
+
+
+@pytest.mark.parametrize("k", [16, 37])
+def test_panels_are_turned_where_they_are_used(k: int) -> None:
+    task, target = product_with_turned(12, 40, k), detect()
+    sketch = find_sketch("contraction")
+    form = sketch.fits(task)
+    holes = {"mr": 4, "nv": 1, "lanes": 8, "tiles_per_block": 3, "panels_per_chunk": 2,
+             "pack_b": BESIDE, "prefetch": 0, "terms": 0}  # fmt: skip
+    kernel = sketch.lower(form, holes, "product")
+    assert turns(kernel.program)
+    assert not kernel.program.workspace
+    check_native(kernel, task, arrays_for(task), target)
 
 
 def test_only_what_lies_along_the_depth_is_turned() -> None:

@@ -133,7 +133,8 @@ def find_contraction(task: Task) -> Contraction | None:
     if vector in in_a or vector not in in_b or not set(reduce.axes) & in_a:
         return None
     others = [x for x in stage.axes if x is not vector]
-    m_axes = tuple(x for x in others if x not in in_b)
+    # The rows of a tile are those that lie closest together in a, so that they share its lines.
+    m_axes = tuple(sorted((x for x in others if x not in in_b), key=lambda x: -abs(_step(a, x))))
     outer = tuple(x for x in others if x in in_b)
     order = sorted(reduce.axes, key=lambda x: -_step(a, x))
     k_axes, k_values, a = _merge_reduced(order, a)

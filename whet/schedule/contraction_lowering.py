@@ -112,9 +112,25 @@ class _Lowering:
                 (self.multiply(self.a, self.b, copy),), {self.io: as_expr(times)}
             )
         else:
-            first = nested(self.reduced, (copy,))
+            first = self.copied(near, at) or nested(self.reduced, (copy,))
         rest = loop(self.io, times, self.multiply(self.a, near[at]))
         return Allocate(near, (loop(self.jj, t.panels_per_chunk, *first, rest),))
+
+    def copied(self, near: Buffer, at: tuple[Expr, ...]) -> tuple[Stmt, ...] | None:
+        """A panel that is read along the depth and turned, or None where that does not fit."""
+        c, t = self.c, self.t
+        depth = turned_axis(substitute(c.b, c.k_values), c.vector, c.k_axes)
+        if depth is None or t.width > c.columns:
+            return None
+        within = Var("within")
+        place = c.k_axes.index(depth)
+        env = {**self.env, c.vector: column_of(c, t.width, self.panel, within)}
+        value = substitute(substitute(c.b, c.k_values), env)
+        nest = turned_copy(near, (*at[:-1], within), value, (Axis("within", t.width), within),
+                           (depth, self.depth[place]), t.lanes)  # fmt: skip
+        if nest is None:
+            return None
+        return nested([x for n, x in enumerate(self.reduced) if n != place], (nest,))
 
     def multiply(self, a: Expr, b: Expr, *beside: Stmt) -> Stmt:
         t = self.t

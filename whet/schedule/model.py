@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -169,7 +170,8 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     registers = target.vector_registers
     terms = longest_sum(c.depth, c.reduce.dtype)
     rows: list[tuple[int, ...]] = []
-    for mr in range(1, min(c.rows, 16) + 1):
+    widths = _lane_counts(c.columns, lanes, full)
+    for mr, lanes in product(range(1, min(c.rows, 16) + 1), widths):
         for nv in range(1, 7):
             if mr * nv + nv + 1 > registers or (nv > 1 and nv * lanes > c.columns):
                 continue
@@ -186,6 +188,16 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     sizes = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk")
     names = (*sizes, "pack_b", "prefetch", "terms")
     return dict(zip(names, table))
+
+
+def _lane_counts(columns: int, lanes: int, full: int) -> list[int]:
+    """Whole vectors, and half ones where columns would leave many lanes of the last one idle.
+
+    33 columns are 3 vectors of 16 lanes, or 5 of 8 lanes, which take as long as 2.5 of the others.
+    """
+    half = full // 2
+    pays = lanes == full and half >= 4 and -(-columns // half) * half < -(-columns // full) * full
+    return [lanes, half] if pays else [lanes]
 
 
 def _ways_to_copy(c: Contraction, tiles: int, width: int, target: Target) -> list[int]:
