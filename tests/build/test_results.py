@@ -47,6 +47,8 @@ def test_results_in_use_lie_apart() -> None:
         lambda a: memoryview(a),
         lambda a: np.frombuffer(a, np.uint8),
         lambda a: np.from_dlpack(a),
+        lambda a: a.base,
+        lambda a: a.base[1:],
     ],
 )
 def test_a_view_alone_keeps_the_memory(view: Callable[[Array], Any]) -> None:

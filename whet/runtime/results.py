@@ -7,6 +7,7 @@ left is warm, so the next one gets it.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -20,6 +21,8 @@ WORTHWHILE_BYTES = 1 << 18
 KEPT_ROOMS = 2
 """Rooms that wait for the next result.  A loop `y = model(x)` needs one: `y` holds the other."""
 
+Room = ctypes.Array[ctypes.c_ubyte]
+
 
 class Results:
     """Hands out arrays of one type and shape."""
@@ -27,7 +30,7 @@ class Results:
     def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
         self._shape, self._dtype = shape, dtype
         self._bytes = math.prod(shape) * dtype.itemsize
-        self._waiting: list[Array] = []
+        self._waiting: list[Room] = []
 
     def new(self) -> Array:
         """An array with any contents that shares no memory with one that is still in use."""
@@ -36,29 +39,25 @@ class Results:
         try:
             room = self._waiting.pop()  # one operation, hence safe between threads
         except IndexError:
-            room = np.empty(self._bytes + ALIGNMENT, np.uint8)
-        return (
-            np.asarray(_Lease(room, self._bytes, self._waiting))
-            .view(self._dtype)
-            .reshape(self._shape)
-        )
+            memory = aligned(np.empty(self._bytes + ALIGNMENT, np.uint8), self._bytes)
+            room = (ctypes.c_ubyte * self._bytes).from_buffer(memory.data)
+        lease = _Lease(self._shape, self._dtype, room)  # type: ignore[arg-type]
+        lease.room, lease.waiting = room, self._waiting
+        return lease.view(np.ndarray)
 
 
-class _Lease:
+class _Lease(np.ndarray[Any, Any]):
     """What an array and all views of it hold on to: when it goes, the room is free again.
 
-    A weak reference to the array itself would not do, since its views outlive it.
+    A weak reference to the array itself would not do, since its views outlive it.  A view holds
+    on to the array that it was made from, unless that lies in memory of yet another array: hence
+    rooms are no arrays.
     """
 
-    __slots__ = ("__array_interface__", "_room", "_waiting")
-
-    def __init__(self, room: Array, nbytes: int, waiting: list[Array]) -> None:
-        self._room, self._waiting = room, waiting
-        self.__array_interface__ = {
-            "version": 3, "typestr": "|u1", "shape": (nbytes,),
-            "data": (aligned(room, nbytes).ctypes.data, False),
-        }  # fmt: skip
+    room: Room
+    waiting: list[Room] | None = None
+    """None for an array that somebody made from a lease: it has no room to give back."""
 
     def __del__(self) -> None:
-        if len(self._waiting) < KEPT_ROOMS:
-            self._waiting.append(self._room)
+        if self.waiting is not None and len(self.waiting) < KEPT_ROOMS:
+            self.waiting.append(self.room)
