@@ -7,7 +7,7 @@ import pytest
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
 from whet.core.dtypes import f32
-from whet.core.target import detect
+from whet.core.target import PRESETS, detect
 from whet.ir.expr import call
 from whet.ir.program import Allocate, Loop, Program, Stmt
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
@@ -114,9 +114,32 @@ def test_a_step_that_has_all_rows_copies_its_own_panels() -> None:
 def test_copies_ahead_have_a_price() -> None:
     """Of two candidates that divide evenly among the threads, the one without them is cheaper."""
     form = found(attention(12, 128, 128, 64))
-    sizes = {"mr": 8, "nv": 2, "lanes": 16, "nv2": 1, "lanes2": 1}
+    sizes = {"mr": 8, "nv": 2, "lanes": 16, "nv2": 1, "lanes2": 1, "in_place": 1}
     holes = {name: np.full(2, size) for name, size in sizes.items()} | {
         "block": np.array([64, 128])
     }
     halves, whole = attention_costs(form, HOST, 2, holes)
     assert whole < halves
+
+
+def test_rows_that_push_each_other_out_are_copied() -> None:
+    """16 rows a page apart share eight places (or twelve) of the first cache."""
+    target = PRESETS["x86-64-v3"]
+    near, apart = (attention_holes(found(attention(n, 64, 64, 64)), target, 2) for n in (12, 16))
+    assert (near["in_place"] == 1).all()
+    assert set(apart["mr"][apart["in_place"] == 0]) == set(apart["mr"][apart["mr"] > 8])
+
+
+def test_what_must_be_computed_first_is_copied() -> None:
+    q, k = placeholder((1, 24, 16), f32, "q"), placeholder((1, 24, 16), f32, "k")
+    d, m = reduce_axis(16, "d"), reduce_axis(24, "m")
+    scores = compute(
+        (1, 24, 24), lambda h, i, j: sum_(call("exp", q[h, i, d]) * k[h, j, d], d), "scores"
+    )
+    peak = compute((1, 24, 1), lambda h, i, _: max_(scores[h, i, m], m), "peak")
+    task = make_task(compute((1, 24, 24), lambda h, i, j: scores[h, i, j] - peak[h, i, 0], "y"))
+    form = found(task)
+    holes = attention_holes(form, HOST, 1)
+    assert not holes["in_place"].any()
+    tiling = AttentionTiling(**{name: int(column[0]) for name, column in holes.items()})
+    check_native(lower_attention(form, tiling, "k"), task, arrays_for(task), HOST)

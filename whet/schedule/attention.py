@@ -8,7 +8,8 @@ Nothing here asks for a softmax: a product, stages that share its rows, and perh
 product along them.  A step takes a block of rows from one product to the other:
 
     parallel over (batch, blocks of rows):
-      left[block, k] = q                                       (next to each other, prologue done)
+      left[block, k] = q                                       (next to each other, prologue done;
+                                                                or q is read where it lies)
       scores[block, m] = left * panels of x                    (register tiles)
       for a few rows of the block:  the row stages, back into scores
       y[block, d] = scores * v                                 (register tiles)
@@ -73,9 +74,19 @@ class Product:
 
     @property
     def b_is_contiguous(self) -> bool:
-        if not (isinstance(self.b, Read) and len(self.b.indices) == 1):
-            return False
-        return affine(self.b.indices[0]).coefficient(self.column) == 1
+        return _step(self.b, self.column) == 1
+
+    @property
+    def row_step(self) -> int | None:
+        """Elements from one row of a to the next, if a can be read where it lies."""
+        return _step(self.a, self.row) if _step(self.a, self.depth) == 1 else None
+
+
+def _step(e: Expr, axis: Axis) -> int | None:
+    """How far a plain read moves along the axis; None for anything else."""
+    if not (isinstance(e, Read) and len(e.indices) == 1):
+        return None
+    return affine(e.indices[0]).coefficient(axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +181,11 @@ def _tensors(body: Expr) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class AttentionTiling:
-    """The holes: tile of the first product, tile of the second, rows per block."""
+    """The holes: tile of the first product, tile of the second, rows per block.
+
+    `in_place` reads the left factor where it lies, which the caches must allow: the rows of a tile
+    must not push each other out.
+    """
 
     mr: int
     nv: int
@@ -178,6 +193,7 @@ class AttentionTiling:
     nv2: int
     lanes2: int
     block: int
+    in_place: int = 0
 
 
 def rows_together(f: Attention, block: int) -> int:
@@ -212,15 +228,18 @@ class _Lowering:
     def kernel(self, name: str) -> Kernel:
         f, t = self.f, self.t
         task = f.task
-        body = [
-            self.copy_left(),
-            self.product(f.first, self.left, RegisterTile(t.mr, t.nv, t.lanes), self.keep),
-            *self.row_stages(),
-        ]
+        copies = [] if t.in_place else [self.copy_left()]
+        tile = RegisterTile(t.mr, t.nv, t.lanes)
+        body = [*copies, self.product(f.first, self.first_left, tile, self.keep)]
+        body += self.row_stages()
         if f.second is not None:
             tile = RegisterTile(t.mr, t.nv2, t.lanes2)
-            body.append(self.product(f.second, self.scores, tile, self.finish))
-        inner = Allocate(self.scores, (Allocate(self.left, tuple(body)),))
+            body.append(
+                self.product(f.second, lambda row, k: self.scores[row, k], tile, self.finish)
+            )
+        inner: Stmt = Allocate(self.scores, tuple(body))
+        if copies:
+            inner = Allocate(self.left, (inner,))
         nest = (*self.before, loop(self.p, self.steps, inner, kind="parallel"))
         inputs, arguments = arguments_of(task, nest, {})
         (output,) = task.outputs
@@ -236,6 +255,13 @@ class _Lowering:
         if "depth" in positions:
             env[g.depth] = positions["depth"]
         return env
+
+    def first_left(self, row: Expr, k: Expr) -> Expr:
+        """The left factor of the first product, copied or where it lies."""
+        g = self.f.first
+        if not self.t.in_place:
+            return self.left[row, k]
+        return substitute(g.a, self.where(g, row, depth=k))
 
     def copy_left(self) -> Stmt:
         """The rows of the left factor side by side, whatever stood in front of the product."""
@@ -274,7 +300,7 @@ class _Lowering:
     def product(
         self,
         g: Product,
-        left: Buffer,
+        left: Callable[[Expr, Expr], Expr],
         tile: RegisterTile,
         store: Callable[[Product, Expr, Expr, Expr], Stmt],
     ) -> Stmt:
@@ -293,7 +319,7 @@ class _Lowering:
             b = Read(self.pack(g, tile), (self.batch, panel, k, tile.column))
         terms = longest_sum(g.depth.extent, g.reduce.dtype)
         body = tile.multiply(
-            left[row, k],
+            left(row, k),
             b,
             [(k, g.depth.extent)],
             lambda total: store(g, total, row, column),

@@ -26,6 +26,9 @@ TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 10
 """Sums at once, if there are as many: with fewer, each waits for its last multiply-add."""
+WAY_BYTES = 4096
+"""Of a first cache that is indexed by the part of an address within its page, as most are."""
+LINE_BYTES = 64
 COPY_CYCLES = 0.5
 """To bring an element into a panel."""
 
@@ -40,6 +43,7 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
     enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
     found = []
     for mr in range(1, min(rows, MOST_ROWS) + 1):
+        in_place = _stay_apart(first, mr, target)
         lanes2, nv2 = 1, 1
         if f.second is not None:
             width = f.second.column.extent
@@ -52,9 +56,21 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
             for block in sorted(sizes):
                 fits = block * (columns + first.depth.extent) * item <= SCRATCH_BYTES
                 if block <= rows and fits:
-                    found.append((mr, nv, lanes, nv2, lanes2, block))
-    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block")
+                    found.append((mr, nv, lanes, nv2, lanes2, block, int(in_place)))
+    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block", "in_place")
     return dict(zip(names, np.array(found, dtype=np.int64).reshape(-1, len(names)).T))
+
+
+def _stay_apart(g: Product, rows: int, target: Target) -> bool:
+    """Whether so many rows of the left factor, read where they lie, stay in the first cache.
+
+    A tile reads a line of each of its rows at a time.  Lines a multiple of WAY_BYTES apart share
+    a place of each way, of which there must be enough.
+    """
+    if g.row_step is None:
+        return False
+    lines = np.arange(rows) * (g.row_step * g.reduce.dtype.itemsize) % WAY_BYTES // LINE_BYTES
+    return int(np.bincount(lines).max()) <= target.l1d_bytes // WAY_BYTES
 
 
 def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -63,7 +79,8 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     block, batch = holes["block"], math.prod(a.extent for a in first.outer)
     steps = batch * -(-first.row.extent // block)
     cycles = _tiles(first, target, holes["mr"], holes["nv"], holes["lanes"], block)
-    cycles = cycles + block * first.depth.extent * COPY_CYCLES
+    copies = block * first.depth.extent * COPY_CYCLES
+    cycles = cycles + np.where(holes["in_place"] > 0, 0.0, copies)
     vectors = np.full(len(block), 4)
     together = np.array([rows_together(f, int(b)) for b in block])
     for stage in f.rows.stages:
