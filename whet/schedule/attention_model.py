@@ -15,7 +15,7 @@ from whet.schedule.attention import (
     Product,
     rows_together,
 )
-from whet.schedule.model import lanes_for
+from whet.schedule.model import crowding, lanes_for
 from whet.schedule.rates import rates_of
 from whet.schedule.rows_model import stage_cycles
 from whet.schedule.work import fork_join_ns, halvings, shared_out
@@ -26,9 +26,6 @@ TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 10
 """Sums at once, if there are as many: with fewer, each waits for its last multiply-add."""
-WAY_BYTES = 4096
-"""Of a first cache that is indexed by the part of an address within its page, as most are."""
-LINE_BYTES = 64
 COPY_CYCLES = 0.5
 """To bring an element into a panel."""
 
@@ -62,15 +59,11 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
 
 
 def _stay_apart(g: Product, rows: int, target: Target) -> bool:
-    """Whether so many rows of the left factor, read where they lie, stay in the first cache.
-
-    A tile reads a line of each of its rows at a time.  Lines a multiple of WAY_BYTES apart share
-    a place of each way, of which there must be enough.
-    """
+    """Whether so many rows of the left factor, read where they lie, stay in the first cache."""
     if g.row_step is None:
         return False
-    lines = np.arange(rows) * (g.row_step * g.reduce.dtype.itemsize) % WAY_BYTES // LINE_BYTES
-    return int(np.bincount(lines).max()) <= target.l1d_bytes // WAY_BYTES
+    step = abs(g.row_step) * g.reduce.dtype.itemsize
+    return bool(crowding(step, np.array([rows]), target)[0] <= 1.0)
 
 
 def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str, Array]) -> Array:

@@ -134,21 +134,27 @@ def _reduced_step(c: Contraction) -> int:
 
 
 def _conflict_factor(c: Contraction, mr: Array, target: Target) -> Array:
-    """Slow-down when the rows of a tile fall into the same few sets of the first cache.
+    """Slow-down when the rows of a tile fall into the same few sets of the first cache."""
+    crowd = crowding(abs(row_step(c)) * c.reduce.dtype.itemsize, mr, target)
+    # A few too many do not hurt, because new lines replace those that are used up; twice as many
+    # as there are ways take a bit more than twice as long.
+    return 1.0 + 1.2 * np.maximum(0.0, crowd - 1.0) ** 3
+
+
+def crowding(step: int, rows: Array, target: Target) -> Array:
+    """Lines of so many rows, `step` bytes apart, that share a set of the first cache, against
+    those that it holds.
 
     Lines whose addresses agree modulo the size of one way share a set; a tile that needs more
     of them than a set has ways evicts its own rows before they are used up.
     """
     way = 4096
-    step = abs(row_step(c)) * c.reduce.dtype.itemsize
     if step == 0:
-        return np.ones(len(mr))
+        return np.zeros(len(rows))
     places = way // math.gcd(step, way) if step % way else 1
-    crowd = np.ceil(mr / places)
     ways = max(1, target.l1d_bytes // way)
-    # A few too many do not hurt, because new lines replace those that are used up; twice as many
-    # as there are ways take a bit more than twice as long.
-    return 1.0 + 1.2 * np.maximum(0.0, crowd / ways - 1.0) ** 3
+    crowd: Array = np.ceil(rows / places) / ways
+    return crowd
 
 
 def row_step(c: Contraction) -> int:
