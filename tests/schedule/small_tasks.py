@@ -13,7 +13,7 @@ from whet.core.dtypes import DType, f32, i64
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.evaluate import evaluate
-from whet.ir.expr import call, const
+from whet.ir.expr import Axis, Expr, call, const
 from whet.ir.program import Buffer, Program, run
 from whet.ir.tensor import (
     Compute,
@@ -99,6 +99,36 @@ def gather(m: int = 5, n: int = 4, rows: int = 6) -> Task:
     return make_task(compute((m, n), lambda i, j: x[at[i], j] + 1.0, "y"))
 
 
+def largest(
+    image: Sequence[int],
+    kernel: tuple[int, int],
+    stride: int,
+    pad: tuple[int, int],
+    dtype: DType = f32,
+    outside: float = float("-inf"),
+    *,
+    channels: int,
+) -> Task:
+    """The largest element of every window of an image, with steps of 3 down and others across.
+
+    `channels` is the number of the axis along which no window slides.
+    """
+    x = placeholder(image, dtype, "x")
+    p, q = reduce_axis(kernel[0], "p"), reduce_axis(kernel[1], "q")
+    down, across = (n for n in range(3) if n != channels)
+    shape = list(image)
+    shape[down] = (image[down] + pad[0] - kernel[0]) // 3 + 1
+    shape[across] = (image[across] + pad[1] - kernel[1]) // stride + 1
+
+    def value(*at: Axis) -> Expr:
+        index: list[Expr] = list(at)
+        index[down] = 3 * at[down] + p - pad[0]
+        index[across] = stride * at[across] + q - pad[1]
+        return max_(guarded_read(x, index, outside), p, q)
+
+    return make_task(compute(shape, value, "y"))
+
+
 TASKS: dict[str, Callable[..., Task]] = {
     f.__name__: f
     for f in (matmul, matmul_relu, chain, convolution, softmax, two_outputs, argmax, gather)
@@ -133,6 +163,22 @@ def check_program(program: Program, task: Task, arrays: Mapping[Tensor, Array]) 
     found = run(program, [arrays[t] for t in task.inputs])
     for got, want in zip(found, expected(task, arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=str(program))
+
+
+def some_rows(holes: Mapping[str, Array], seed: int, count: int) -> list[dict[str, int]]:
+    """Some candidates of a population, which must not be empty."""
+    size = len(next(iter(holes.values())))
+    assert size
+    rows = np.random.default_rng(seed).integers(0, size, count)
+    return [{n: int(column[row]) for n, column in holes.items()} for row in rows]
+
+
+def check_kernel(kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array]) -> None:
+    """The kernel of one output, run by definition over flat memory, gives what the task means."""
+    flat = {t: arrays[t].reshape(-1) for t in task.inputs}
+    (found,) = run(kernel.program, [flat[a] for a in kernel.arguments])
+    (want,) = expected(task, arrays)
+    np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
 
 
 def check_native(kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array], t: Target) -> None:

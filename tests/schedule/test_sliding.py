@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from tests.build.guard_pages import GuardedMemory
-from tests.schedule.small_tasks import arrays_for, check_native, expected, make_task
+from tests.schedule.small_tasks import (
+    arrays_for,
+    check_kernel,
+    check_native,
+    largest,
+    make_task,
+    some_rows,
+)
 from tests.schedule.windows import Windows, native, relative_error
 from whet.core.dtypes import DType, f32, f64, i32, u8
 from whet.core.target import PRESETS, Target, detect
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Axis, Expr, select
-from whet.ir.program import run
-from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
+from whet.ir.tensor import compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.sliding import Segment, SlidingTiling, can_align, find_sliding, lower_sliding
 from whet.schedule.sliding_model import sliding_costs, sliding_holes
@@ -27,11 +32,8 @@ def some_candidates(task: Task, target: Target, seed: int, count: int) -> list[S
     form = find_sliding(task)
     assert form is not None
     holes = sliding_holes(form, target, 2)
-    size = len(holes["px"])
-    assert size
     assert (sliding_costs(form, target, 2, holes) > 0).all()
-    rows = np.random.default_rng(seed).integers(0, size, count)
-    return [SlidingTiling(**{n: int(c[row]) for n, c in holes.items()}) for row in rows]
+    return [SlidingTiling(**row) for row in some_rows(holes, seed, count)]
 
 
 @given(
@@ -71,25 +73,6 @@ def test_convolutions(
         assert relative_error(found, made.expected) < 1e-5
 
 
-def pool(shape: tuple[int, int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int],
-         dtype: DType, outside: float) -> Task:  # fmt: skip
-    """The largest element of every window, with other steps down than across."""
-    x, p, q = placeholder(shape, dtype, "x"), reduce_axis(kernel[0], "p"), reduce_axis(
-        kernel[1], "q"
-    )  # fmt: skip
-    high = (shape[0] + pad[0] - kernel[0]) // 3 + 1
-    wide = (shape[1] + pad[1] - kernel[1]) // stride + 1
-    return make_task(
-        compute(
-            (high, wide, shape[2]),
-            lambda i, j, c: max_(
-                guarded_read(x, (3 * i + p - pad[0], stride * j + q - pad[1], c), outside), p, q
-            ),
-            "y",
-        )
-    )
-
-
 @given(
     st.tuples(st.integers(4, 12), st.integers(4, 12), st.integers(2, 40)),
     st.tuples(st.integers(2, 3), st.integers(2, 4)),
@@ -105,7 +88,7 @@ def test_pools(
     pad: tuple[int, int],
     dtype: DType,
 ) -> None:
-    task = pool(shape, kernel, stride, pad, dtype, float("-inf"))
+    task = largest(shape, kernel, stride, pad, dtype, channels=2)
     form = find_sliding(task)
     assume(form is not None)
     assert form is not None
@@ -115,8 +98,8 @@ def test_pools(
 
 def test_what_stands_outside_must_not_matter() -> None:
     """Zeros beside the image can be the largest element, so none may be left out."""
-    assert find_sliding(pool((9, 9, 16), (3, 3), 1, (1, 1), f32, 0.0)) is None
-    assert find_sliding(pool((9, 9, 16), (3, 3), 1, (1, 1), f32, float("-inf"))) is not None
+    assert find_sliding(largest((9, 9, 16), (3, 3), 1, (1, 1), outside=0.0, channels=2)) is None
+    assert find_sliding(largest((9, 9, 16), (3, 3), 1, (1, 1), channels=2)) is not None
 
 
 @pytest.mark.parametrize("dtype", [f64, i32])
@@ -138,16 +121,11 @@ def test_sums_of_other_types(dtype: DType) -> None:
 @pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.name)
 def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
     """By definition, since the machine may be another one."""
-    task = pool((7, 7, 9), (3, 3), 2, (1, 1), f32, float("-inf"))
+    task = largest((7, 7, 9), (3, 3), 2, (1, 1), channels=2)
     form = find_sliding(task)
     assert form is not None
     for tiling in some_candidates(task, target, 3, 2):
-        kernel = lower_sliding(form, tiling, "k")
-        arrays = arrays_for(task)
-        flat = {t: arrays[t].reshape(-1) for t in task.inputs}
-        (found,) = run(kernel.program, [flat[a] for a in kernel.arguments])
-        (want,) = expected(task, arrays)
-        np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
+        check_kernel(lower_sliding(form, tiling, "k"), task, arrays_for(task))
 
 
 class Shifted(GuardedMemory):

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from tests.schedule.small_tasks import arrays_for, check_native, expected, make_task
+from tests.schedule.small_tasks import (
+    arrays_for,
+    check_kernel,
+    check_native,
+    largest,
+    make_task,
+    some_rows,
+)
 from whet.core.dtypes import DType, f32, f64
 from whet.core.target import PRESETS, Target, detect
 from whet.ir.expr import call
-from whet.ir.program import run
-from whet.ir.tensor import (
-    Compute,
-    compute,
-    guarded_read,
-    max_,
-    placeholder,
-    reduce_axis,
-    sum_,
-)
+from whet.ir.tensor import Compute, compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
 from whet.schedule.default import default_choice
 from whet.schedule.staged import Staged, StagedTiling, find_staged, lower_staged
@@ -42,34 +39,10 @@ def depthwise(
     return make_task(Compute("y", plain.axes, value), constants=[w])
 
 
-def pool(shape: tuple[int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int],
-         dtype: DType = f32) -> Task:  # fmt: skip
-    """The largest element of every window, with other steps down than across."""
-    x, p, q = placeholder((3, *shape), dtype, "x"), reduce_axis(kernel[0], "p"), reduce_axis(
-        kernel[1], "q"
-    )  # fmt: skip
-    high = (shape[0] + pad[0] - kernel[0]) // 3 + 1
-    wide = (shape[1] + pad[1] - kernel[1]) // stride + 1
-    return make_task(
-        compute(
-            (3, high, wide),
-            lambda c, i, j: max_(
-                guarded_read(x, (c, 3 * i + p - pad[0], stride * j + q - pad[1]), float("-inf")),
-                p,
-                q,
-            ),
-            "y",
-        )
-    )
-
-
 def some_candidates(form: Staged, target: Target, seed: int, count: int) -> list[StagedTiling]:
     holes = staged_holes(form, target, 2)
-    size = len(holes["px"])
-    assert size
     assert (staged_costs(form, target, 2, holes) > 0).all()
-    rows = np.random.default_rng(seed).integers(0, size, count)
-    return [StagedTiling(**{n: int(c[row]) for n, c in holes.items()}) for row in rows]
+    return [StagedTiling(**row) for row in some_rows(holes, seed, count)]
 
 
 @given(
@@ -104,7 +77,7 @@ def test_convolutions(
 def test_what_is_outside_need_not_be_zero(
     shape: tuple[int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int], dtype: DType
 ) -> None:
-    task = pool(shape, kernel, stride, pad, dtype)
+    task = largest((3, *shape), kernel, stride, pad, dtype, channels=0)
     form = find_staged(task)
     assume(form is not None)
     assert form is not None
@@ -119,12 +92,7 @@ def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
     form = find_staged(task)
     assert form is not None
     for tiling in some_candidates(form, target, 3, 2):
-        kernel = lower_staged(form, tiling, "k")
-        arrays = arrays_for(task)
-        flat = {t: arrays[t].reshape(-1) for t in task.inputs}
-        (found,) = run(kernel.program, [flat[a] for a in kernel.arguments])
-        (want,) = expected(task, arrays)
-        np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
+        check_kernel(lower_staged(form, tiling, "k"), task, arrays_for(task))
 
 
 def test_rows_without_a_window_down() -> None:

@@ -83,10 +83,10 @@ def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) ->
     together = holes["together"]
     issued = issued + np.where(together > 1, STAGE_CYCLES * len(r.stages), 0.0)
     per_row = issued + waiting / np.maximum(ahead, together)
-    moving = [t for t in (*r.task.inputs, *r.task.outputs) if t not in r.task.constants]
-    cycles = np.maximum(steps * holes["rows_per_step"] * per_row, traffic_cycles(moving, target))
-    weights = sum(t.type.nbytes for t in r.task.constants)
-    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
+    traffic = traffic_cycles(r.task.moving, target)
+    cycles = np.maximum(steps * holes["rows_per_step"] * per_row, traffic)
+    ns = shared_out(cycles, steps, threads, target)
+    return with_weights(ns, r.task.constant_bytes, target, threads)
 
 
 def stage_cycles(

@@ -33,7 +33,7 @@ from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call
 from whet.ir.program import Align, Allocate, Buffer, If, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
-from whet.schedule.flat import FlatStage, stage_over_memory
+from whet.schedule.flat import stage_over_memory
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import (
     arguments_of,
@@ -44,11 +44,11 @@ from whet.schedule.nest import (
     within_count,
 )
 from whet.schedule.spatial import Spatial, combine, loop_kinds, repack_constants
+from whet.schedule.windowed import Windowed
 from whet.schedule.work import lane_step
 from whet.tasks.task import Task
 from whet.tasks.windows import (
     MOST_SLIDES,
-    Slide,
     Window,
     only_axis,
     outside_adds_nothing,
@@ -74,25 +74,13 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Sliding:
-    """A stage with lanes along an axis that the window does not slide along."""
+class Sliding(Windowed):
+    """A stage with lanes along an axis that the window does not slide along.
 
-    task: Task
-    stage: FlatStage
-    """Over memory, without the guard."""
-    window: Window
-    rows: Slide | None
-    columns: Slide
+    The stage is without the guard.
+    """
+
     vector: Axis
-    outer: tuple[Axis, ...]
-
-    @property
-    def height(self) -> int:
-        return 1 if self.rows is None else self.rows.axis.extent
-
-    @property
-    def width(self) -> int:
-        return self.columns.axis.extent
 
     @property
     def reduce(self) -> Reduce:
@@ -109,7 +97,7 @@ class Sliding:
         """The rows of the result, by the part of the window that they see."""
         if self.rows is None or self.down is None:
             return (Segment(0, 1, 0, 1),)
-        slide, end = self.rows, self.window.read.tensor.shape[self.rows.dim]
+        slide, end = self.rows, self.image_height
         form = affine(slide.tap)
         found: list[Segment] = []
         for row in range(self.height):
@@ -124,7 +112,7 @@ class Sliding:
 
     def ends(self, px: int) -> tuple[int, int]:
         """How many tiles of px pixels at either end of a row reach beyond the image."""
-        slide, end = self.columns, self.window.read.tensor.shape[self.columns.dim]
+        slide, end = self.columns, self.image_width
         starts = [min(k * px, self.width - px) for k in range(-(-self.width // px))]
         left = sum(x * slide.step + slide.low < 0 for x in starts)
         right = sum((x + px - 1) * slide.step + slide.high >= end for x in starts)
@@ -175,7 +163,7 @@ def find_sliding(task: Task) -> Sliding | None:
         return None
     inner = {vector, *(s.axis for s in window.slides)}
     outer = tuple(a for a in stage.axes if a not in inner)
-    found = Sliding(task, stage, window, rows, columns, vector, outer)
+    found = Sliding(task, stage, window, rows, columns, outer, vector)
     return found if _lanes_are_neighbours(found) else None
 
 
@@ -302,8 +290,7 @@ class _Tiles:
         made = self.vectors(Store(self.acc, self.at, combined))
         if at_end and s.window.outside is not None:
             position = where[s.columns.axis] * s.columns.step + substitute(s.columns.tap, taps)
-            end = s.window.read.tensor.shape[s.columns.dim]
-            made = If(position >= 0, (If(position < end, (made,)),))
+            made = If(position >= 0, (If(position < s.image_width, (made,)),))
         made = self.pixels(made)
         kinds = window_kinds(s, axes, self.t.px, self.t.nv)
         for axis, kind in zip(reversed(axes), reversed(kinds)):

@@ -30,6 +30,7 @@ from whet.schedule.work import (
     halvings,
     lane_step,
     operations,
+    overlapped,
     reads,
     shared_out,
     traffic_cycles,
@@ -108,14 +109,13 @@ def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Arr
 
     def cycles(panels: Array, straddling: Array) -> Array:
         busy = outer * panels * per_panel[straddling.astype(np.int64), place.reshape(-1)]
-        found: Array = np.maximum(busy, traffic) + 0.1 * np.minimum(busy, traffic)
-        return found
+        return overlapped(busy, traffic)
 
     lanes_fill_lines = holes["lanes"] * s.window.read.dtype.itemsize >= target.line_bytes
     unaligned = cycles(needed + holes["align"], (holes["align"] == 0) & lanes_fill_lines)
     total = (1 - MISALIGNED) * cycles(needed, np.zeros_like(kept)) + MISALIGNED * unaligned
-    weights = sum(t.type.nbytes for t in s.task.constants)
-    return with_weights(shared_out(total, steps, threads, target), weights, target, threads)
+    ns = shared_out(total, steps, threads, target)
+    return with_weights(ns, s.task.constant_bytes, target, threads)
 
 
 class _Facts:
@@ -167,15 +167,14 @@ class _Facts:
             starts = np.minimum(np.arange(-(-width // px)) * px, width - px)
             pixels = (starts[:, None] + np.arange(px)).reshape(-1, 1)
             places = pixels * slide.step + np.linspace(slide.low, slide.high, self.across)
-            end = self.s.window.read.tensor.shape[slide.dim]
-            self.taps[px] = int(((places >= 0) & (places < end)).sum())
+            inside = (places >= 0) & (places < self.s.image_width)
+            self.taps[px] = int(inside.sum())
         return self.taps[px]
 
 
 def _traffic_cycles(s: Sliding, target: Target, holes: dict[str, Array]) -> Array:
     """What has to come from the second cache, or from where all of it can be at best."""
     rates = rates_of(target)
-    moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
     image, itemsize = s.window.read.tensor, s.window.read.dtype.itemsize
     kept = np.zeros(len(holes["px"]))
     for whole in (0, 1):
@@ -189,8 +188,8 @@ def _traffic_cycles(s: Sliding, target: Target, holes: dict[str, Array]) -> Arra
     step = 1 if s.rows is None else s.rows.step
     high = 1 if s.down is None else s.down.extent
     again = max(0.0, high / step - 1) * (1 - kept) * image.type.nbytes
-    nbytes = sum(t.type.nbytes for t in moving)
-    far = traffic_cycles(moving, target)
+    nbytes = sum(t.type.nbytes for t in s.task.moving)
+    far = traffic_cycles(s.task.moving, target)
     share = 1.0
     if far > nbytes / rates.l2_bytes:
         share = SCATTERED if nbytes <= NEAR * target.l2_bytes else LOST
@@ -206,10 +205,9 @@ def _share_kept(s: Sliding, target: Target, nbytes: int) -> float:
     high = 1 if s.down is None else s.down.extent
     down = 0 if s.rows is None else strides[s.rows.dim] * itemsize
     across = strides[s.columns.dim] * itemsize
-    width = s.window.read.tensor.shape[s.columns.dim]
-    if high * width * nbytes > 2 * target.l1d_bytes:
+    if high * s.image_width * nbytes > 2 * target.l1d_bytes:
         return 0.0
-    first = down * np.arange(high)[:, None] + across * np.arange(width)
+    first = down * np.arange(high)[:, None] + across * np.arange(s.image_width)
     lines = (first[..., None] + np.arange(0, nbytes, line)).reshape(-1) // line
     sets = np.bincount(np.unique(lines) % (SETS_BYTES // line), minlength=SETS_BYTES // line)
     ways = target.l1d_bytes // SETS_BYTES

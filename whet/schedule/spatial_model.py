@@ -84,11 +84,11 @@ def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Arr
     kept = (holes["panels_per_step"] == 1) & (holes["tiles_per_step"] > 1)
     shapes, place = np.unique(np.stack([px, nv, lanes, kept]), axis=1, return_inverse=True)
     per_tile = np.array([_tile_cycles(s, target, *map(int, shape)) for shape in shapes.T])
-    moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
+    moving = s.task.moving
     traffic = np.where(stream, streamed_cycles(moving, target), traffic_cycles(moving, target))
     cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic)
-    weights = sum(t.type.nbytes for t in s.task.constants)
-    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
+    ns = shared_out(cycles, steps, threads, target)
+    return with_weights(ns, s.task.constant_bytes, target, threads)
 
 
 def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int, kept: int = 0) -> float:

@@ -28,8 +28,9 @@ from whet.schedule.flat import FlatStage, stage_over_memory
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.spatial import Accumulator
+from whet.schedule.windowed import Windowed
 from whet.tasks.task import Task
-from whet.tasks.windows import Slide, Window, sliding_window
+from whet.tasks.windows import sliding_window
 
 FEW = 8
 """Vectors of a row that are copied without a loop."""
@@ -40,23 +41,8 @@ BASE = Var("base")
 
 
 @dataclass(frozen=True, eq=False)
-class Staged:
+class Staged(Windowed):
     """A stage whose window slides along the contiguous axis of image and result."""
-
-    task: Task
-    stage: FlatStage
-    window: Window
-    rows: Slide | None
-    columns: Slide
-    outer: tuple[Axis, ...]
-
-    @property
-    def height(self) -> int:
-        return 1 if self.rows is None else self.rows.axis.extent
-
-    @property
-    def width(self) -> int:
-        return self.columns.axis.extent
 
     @cached_property
     def border(self) -> int:
@@ -75,10 +61,6 @@ class Staged:
     def rows_reduced(self) -> frozenset[Expr]:
         """The reduced axes along which the window is high."""
         return frozenset() if self.rows is None else free_symbols(self.rows.tap)
-
-    @property
-    def image_width(self) -> int:
-        return self.window.read.tensor.shape[self.columns.dim]
 
 
 @dataclass(frozen=True)
@@ -221,12 +203,11 @@ def _fill_rows(
     if s.rows is None:
         return loop(k, 1, *inside)
     row = row_of_image(s, top, r)
-    end = s.window.read.tensor.shape[s.rows.dim]
     checks: list[Expr] = []
     if s.rows.low < 0:
         checks.append(row >= 0)
-    if (s.height - 1) * s.rows.step + s.rows.high >= end:
-        checks.append(row < end)
+    if (s.height - 1) * s.rows.step + s.rows.high >= s.image_height:
+        checks.append(row < s.image_height)
     body: tuple[Stmt, ...] = tuple(inside)
     if checks:
         condition = checks[0] if len(checks) == 1 else binary("and", *checks)

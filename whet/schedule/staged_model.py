@@ -22,6 +22,7 @@ from whet.schedule.work import (
     halvings,
     lane_step,
     operations,
+    overlapped,
     reads,
     shared_out,
     traffic_cycles,
@@ -100,12 +101,10 @@ def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array
     per_block = np.array([_block_cycles(s, target, *map(int, x)) for x in shapes.T])
     # One block more is copied in vain where whole ones are copied ahead.
     count = steps * (holes["blocks_per_step"] + 0.3 * (ahead == 1))
-    moving = [t for t in (*s.task.inputs, *s.task.outputs) if t not in s.task.constants]
-    traffic = traffic_cycles(moving, target)
-    cycles = count * per_block[place.reshape(-1)]
-    cycles = np.maximum(cycles, traffic) + 0.1 * np.minimum(cycles, traffic)
-    weights = sum(t.type.nbytes for t in s.task.constants)
-    return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
+    traffic = traffic_cycles(s.task.moving, target)
+    cycles = overlapped(count * per_block[place.reshape(-1)], traffic)
+    ns = shared_out(cycles, steps, threads, target)
+    return with_weights(ns, s.task.constant_bytes, target, threads)
 
 
 def _block_cycles(

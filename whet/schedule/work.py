@@ -155,7 +155,12 @@ def with_weights(ns: Array, nbytes: float, target: Target, threads: int) -> Arra
     """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
     alone = target.constant("core_memory_bytes_per_ns")
     arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
-    result: Array = np.maximum(ns, arrival) + 0.1 * np.minimum(ns, arrival)
+    return overlapped(ns, arrival)
+
+
+def overlapped(a: Array, b: Array | float) -> Array:
+    """The time of two things that go on at once, each of which holds the other up a little."""
+    result: Array = np.maximum(a, b) + 0.1 * np.minimum(a, b)
     return result
 
 

@@ -38,6 +38,15 @@ class Task:
         return tuple(t for t in stages(self.outputs) if isinstance(t, Placeholder))
 
     @cached_property
+    def moving(self) -> tuple[Tensor, ...]:
+        """The boundary tensors that are others at every call."""
+        return tuple(t for t in (*self.inputs, *self.outputs) if t not in self.constants)
+
+    @cached_property
+    def constant_bytes(self) -> int:
+        return sum(t.type.nbytes for t in self.constants)
+
+    @cached_property
     def operations(self) -> float:
         """Element computations of all stages, a reduced term counting as two."""
         total = 0.0

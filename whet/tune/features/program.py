@@ -107,7 +107,6 @@ def _program_columns(batch: Batch, owners: Array, least: Array) -> Columns:
     number = np.bincount(owners, minlength=count)
     draft = batch.draft[owners]
     moving = sum(t.type.nbytes for t in (*batch.task.inputs, *batch.task.outputs))
-    constant = sum(t.type.nbytes for t in batch.task.constants)
     to.ratio("share", least, total[owners])
     to.size("statements", number[owners])
     to.size("draft", draft * 1e9)
@@ -116,7 +115,7 @@ def _program_columns(batch: Batch, owners: Array, least: Array) -> Columns:
     to.ratio("bytes by draft", float(moving), draft * 1e9)
     to.size("task operations", batch.task.operations)
     to.size("task bytes", moving)
-    to.size("constant bytes", constant)
+    to.size("constant bytes", batch.task.constant_bytes)
     hints = batch.holes.get("prefetch")
     to.add("hints", 0.0 if hints is None else np.asarray(hints)[owners])
     known = SKETCH_NUMBERS.get(batch.sketch.name, len(SKETCH_NUMBERS))
