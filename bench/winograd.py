@@ -30,7 +30,8 @@ from whet.schedule.contraction import find_contraction
 from whet.schedule.contraction_lowering import lower_contraction
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import best_tiling
-from whet.schedule.winograd import find_winograd, lower_winograd
+from whet.schedule.winograd import find_winograd
+from whet.schedule.winograd_lowering import lower_winograd
 from whet.schedule.winograd_model import best_winograd
 from whet.schedule.winograd_precision import DIRECT_SUM
 

@@ -19,7 +19,8 @@ from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.contraction import BESIDE, IN_PLACE, Tiling, find_contraction
 from whet.schedule.contraction_lowering import lower_contraction
 from whet.schedule.model import LONGEST_SUM, best_tiling, contraction_holes
-from whet.schedule.winograd import find_winograd, lower_winograd
+from whet.schedule.winograd import find_winograd
+from whet.schedule.winograd_lowering import lower_winograd
 from whet.schedule.winograd_model import best_winograd
 from whet.tasks.task import Task
 

@@ -28,7 +28,8 @@ from whet.schedule.transforms import (
     matrices,
     tile_sizes,
 )
-from whet.schedule.winograd import WinogradTiling, find_winograd, lower_winograd
+from whet.schedule.winograd import WinogradTiling, find_winograd
+from whet.schedule.winograd_lowering import lower_winograd
 from whet.schedule.winograd_model import best_winograd, direct_costs
 from whet.schedule.winograd_precision import longest_sum
 

@@ -32,6 +32,7 @@ from whet.schedule import (
     transposed,
     transposed_nest,
     winograd,
+    winograd_lowering,
     winograd_model,
     winograd_nest,
 )
@@ -75,7 +76,7 @@ class Family(Generic[F]):
         return self.build(form, self.tiling(**holes), name)
 
 
-CONTRACTION = add_sketch(
+add_sketch(
     Family(
         "contraction",
         contraction.find_contraction,
@@ -86,19 +87,19 @@ CONTRACTION = add_sketch(
         contraction_nest.contraction_nests,
     )
 )
-WINOGRAD = add_sketch(
+add_sketch(
     Family(
         "winograd",
         winograd.find_winograd,
         winograd.WinogradTiling,
         winograd_model.winograd_holes,
         winograd_model.winograd_costs,
-        winograd.lower_winograd,
+        winograd_lowering.lower_winograd,
         winograd_nest.winograd_nests,
         "real",
     )
 )
-SPATIAL = add_sketch(
+add_sketch(
     Family(
         "spatial",
         spatial.find_spatial,
@@ -109,7 +110,7 @@ SPATIAL = add_sketch(
         spatial_nest.spatial_nests,
     )
 )
-GROUPS = add_sketch(
+add_sketch(
     Family(
         "groups",
         spatial.find_whole_groups,
@@ -120,7 +121,7 @@ GROUPS = add_sketch(
         spatial_nest.spatial_nests,
     )
 )
-ACROSS = add_sketch(
+add_sketch(
     Family(
         "across",
         spatial.find_across,
@@ -131,7 +132,7 @@ ACROSS = add_sketch(
         spatial_nest.spatial_nests,
     )
 )
-STAGED = add_sketch(
+add_sketch(
     Family(
         "staged",
         staged.find_staged,
@@ -142,7 +143,7 @@ STAGED = add_sketch(
         staged_nest.staged_nests,
     )
 )
-SLIDING = add_sketch(
+add_sketch(
     Family(
         "sliding",
         sliding.find_sliding,
@@ -153,7 +154,7 @@ SLIDING = add_sketch(
         sliding_nest.sliding_nests,
     )
 )
-ROWS = add_sketch(
+add_sketch(
     Family(
         "rows",
         rows.find_rows,
@@ -164,7 +165,7 @@ ROWS = add_sketch(
         rows_nest.row_nests,
     )
 )
-TRANSPOSED = add_sketch(
+add_sketch(
     Family(
         "transposed",
         transposed.find_transposed,
@@ -175,7 +176,7 @@ TRANSPOSED = add_sketch(
         transposed_nest.transposed_nests,
     )
 )
-ATTENTION = add_sketch(
+add_sketch(
     Family(
         "attention",
         attention.find_attention,
@@ -186,4 +187,4 @@ ATTENTION = add_sketch(
         attention_nest.attention_nests,
     )
 )
-DERIVED = add_sketch(Derived())
+add_sketch(Derived())

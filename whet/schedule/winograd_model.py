@@ -20,14 +20,10 @@ from whet.schedule.contraction import Contraction
 from whet.schedule.model import contraction_costs, lanes_for, sum_blocks
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.transforms import Transform, tile_sizes
-from whet.schedule.winograd import (
-    Winograd,
-    WinogradTiling,
-    plane,
-    power_of_two_below,
-)
+from whet.schedule.winograd import Winograd, WinogradTiling
+from whet.schedule.winograd_lowering import plane, power_of_two_below
 from whet.schedule.winograd_precision import longest_sum
-from whet.schedule.work import STEP_NS, with_weights
+from whet.schedule.work import STEP_NS, elements, with_weights
 
 SPILL = 0.85
 """What one core moves between its second cache and what lies behind, against what it reads."""
@@ -82,12 +78,12 @@ def _hints_pay(w: Winograd, mr: int, width: int, block: int, rows: int, target: 
 
 def _tiles(w: Winograd, m: int) -> int:
     """Tiles of one image."""
-    return math.prod(-(-s.extent // m) for s, _ in w.pairs)
+    return elements(w.tiles(m))
 
 
 def _rows(w: Winograd, m: int) -> int:
     """Tiles of all images."""
-    return _tiles(w, m) * math.prod(a.extent for a in w.batch)
+    return _tiles(w, m) * elements(w.batch)
 
 
 def winograd_costs(w: Winograd, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -131,9 +127,7 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     near = np.where(panel_bytes <= target.l1d_bytes // 2, 0.0, panel_bytes / l2)
     work = work + points * panels * (tiles - blocks) * near
     # The transforms and, unless it stays in the second cache, the traffic between phases.
-    outside = math.prod(
-        a.extent + (w.shifts[a].extent - 1 if a in w.shifts else 0) for a in w.batch
-    ) / math.prod(a.extent for a in w.batch)  # fmt: skip
+    outside = elements(w.positions) / elements(w.batch)
     into = _transform_cycles(w.all_channels, w.depth[-1].extent, w.input_transform(m), rates, lanes)
     out = _transform_cycles(w.all_columns, w.columns, w.output_transform(m), rates, lanes)
     work = work + rows * (into * outside + out)

@@ -42,7 +42,8 @@ from whet.schedule.nests import MARKS, Statement
 from whet.schedule.sketch import Population
 from whet.schedule.tile import cut_of
 from whet.schedule.transforms import Transform
-from whet.schedule.winograd import Winograd, power_of_two_below
+from whet.schedule.winograd import Winograd
+from whet.schedule.winograd_lowering import power_of_two_below
 
 
 def winograd_nests(
@@ -68,14 +69,10 @@ class _Nest:
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.width = self.nv * self.lanes
         self.sizes, self.points = w.sizes(m), w.points(m)
-        self.tiles = [Axis(f"tile{n}", -(-s.extent // m)) for n, (s, _) in enumerate(w.pairs)]
-        self.positions = [
-            Axis(s.name, s.extent + (w.shifts[s].extent - 1 if s in w.shifts else 0))
-            for s in w.batch
-        ]
+        self.tiles = w.tiles(m)
         per_image = product(self.tiles)
         self.rows_out = per_image * product(w.batch)
-        self.rows_in = per_image * product(self.positions)
+        self.rows_in = per_image * product(w.positions)
         block = holes.get("block", np.zeros(len(rows), np.int64))
         self.blocked = (block > 0) & (block < self.rows_out) & (not w.shifts)
         self.held_out = np.where(self.blocked, block, self.rows_out)
@@ -142,7 +139,7 @@ class _Nest:
         outer = [*w.group, *outer]
         strides: dict[str, Array | int] = {"cb": lanes}
         step = last.extent
-        levels = self.each_tile(self.positions, self.rows_in)
+        levels = self.each_tile(self.w.positions, self.rows_in)
         for n, axis in enumerate(outer):
             levels.append(Level(f"c{n}", axis.extent, "serial", {axis: 1}))
         for n, axis in reversed(list(enumerate(outer))):
@@ -208,7 +205,7 @@ class _Nest:
         panels = w.groups * ceil_div(w.columns, self.width)
         per_chunk = np.where(self.blocked, panels, self.ppc)
         over = np.where(self.blocked, MARKS["serial"], MARKS["parallel"])
-        batch = list(zip(w.batch, self.positions)) if w.shifts else []
+        batch = list(zip(w.batch, w.positions)) if w.shifts else []
         outer = [
             Level("p", self.blocks, "parallel"),
             Level("xi", self.points, "parallel", marks=over),
@@ -266,7 +263,7 @@ class _Nest:
         if w.shifts:
             into, out = product(self.tiles) * w.all_channels, product(self.tiles) * w.all_columns
             numbers = {k: n for n, k in enumerate(w.shifts.values())}
-            for n, (axis, longer) in reversed(list(enumerate(zip(w.batch, self.positions)))):
+            for n, (axis, longer) in reversed(list(enumerate(zip(w.batch, w.positions)))):
                 v[f"b{n}"], m[f"b{n}"] = into, out
                 if axis in w.shifts:
                     v[f"k{numbers[w.shifts[axis]]}"] = into
