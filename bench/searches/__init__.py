@@ -1,0 +1,1 @@
+"""What bench/search.py asks of searches, a module per question."""
