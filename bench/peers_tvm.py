@@ -35,6 +35,7 @@ from harness.report import (
 )
 from harness.tuning import tasks_of, tune, use_database
 from harness.turns import settings_from, take_turns
+from whet.core.closing import Closing
 from whet.core.errors import WhetError
 from whet.tune.tuner import Budget
 from zoo.operators import Case, cases
@@ -75,7 +76,7 @@ def main() -> None:
     report.finish(given.json)
 
 
-class Tvm:
+class Tvm(Closing):
     """TVM's process, for all cases: starting it takes longer than tuning a small one."""
 
     def __init__(self, threads: int, given: argparse.Namespace) -> None:
@@ -85,15 +86,12 @@ class Tvm:
     def ready(self) -> Peer:
         """The process, or a new one where it was ended."""
         if self.peer.process.poll() is not None:
-            self.peer.__exit__(None, None, None)
+            self.peer.close()
             self.peer = self.make()
         return self.peer
 
-    def __enter__(self) -> Tvm:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.peer.__exit__(None, None, None)
+    def close(self) -> None:
+        self.peer.close()
 
 
 def measure(

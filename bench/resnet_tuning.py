@@ -61,7 +61,7 @@ def measure(report: Report, folder: Path, threads: int, given: argparse.Namespac
         peers[name].load(str(network.path), values)
     times = take_turns(peers, settings_from(given))
     for peer in peers.values():
-        peer.__exit__(None, None, None)
+        peer.close()
     target = native_engine().target
     roofline = sum(t.count * roofline_seconds(t.task, target, threads) for t in tasks)
     total = sum(r.total for r in tuned)

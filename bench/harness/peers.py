@@ -6,13 +6,13 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from harness.turns import process_cpu_seconds
 from whet.cli.peers.process import TIMEOUT_SECONDS, Worker
+from whet.core.closing import Closing
 from whet.core.errors import WhetError
 from whet.core.types import Array
 
@@ -59,7 +59,7 @@ class Peer(Worker):
         return float(self.run()[0])
 
 
-class Field:
+class Field(Closing):
     """The peers of a benchmark; `with` ends their processes.
 
     Peers that cannot load something sit that out; `missing` says why, by name.
@@ -93,17 +93,9 @@ class Field:
         self.missing[name] = error.message
         print(f"{name}: {error.message}", *error.details[:3], sep="\n  ", file=sys.stderr)
 
-    def __enter__(self) -> Field:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         for peer in self.peers.values():
-            peer.__exit__(kind, error, trace)
+            peer.close()
 
 
 def number(value: float) -> dict[str, Array]:

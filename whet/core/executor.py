@@ -10,7 +10,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -22,6 +22,8 @@ from whet.core.errors import fail
 
 T = TypeVar("T")
 R = TypeVar("R")
+H = TypeVar("H", bound=Hashable)
+"""What stands for an item that runs somewhere."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of items that are done and the number of all items."""
@@ -97,25 +99,49 @@ class LocalProcesses:
             return []
         count = min(self.workers or len(os.sched_getaffinity(0)), len(items))
         context = multiprocessing.get_context("spawn")
-        results: dict[int, R] = {}
         workers = ProcessPoolExecutor(count, context, _leave_interrupts)
         with workers as pool, _ended_by_interrupt():
-            # Only as many items as there are workers are handed out, so that cancelling and
-            # failing leave nothing in a queue.
-            running: dict[Future[R], int] = {}
-            position = 0
-            while len(results) < len(items):
-                stopped = cancel is not None and cancel.is_set()
-                while not stopped and position < len(items) and len(running) < count:
-                    running[pool.submit(function, items[position])] = position
-                    position += 1
-                if not running:
-                    raise Cancelled
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    results[running.pop(future)] = _result(future)
-                    if progress is not None:
-                        progress(len(results), len(items))
-        return [results[n] for n in range(len(items))]
+            return hand_out(
+                items,
+                count,
+                begin=lambda item: pool.submit(function, item),
+                ended=lambda running: wait(running, return_when=FIRST_COMPLETED).done,
+                result=_result,
+                progress=progress,
+                cancel=cancel,
+            )
+
+
+def hand_out(
+    items: Sequence[T],
+    most: int,
+    *,
+    begin: Callable[[T], H],
+    ended: Callable[[list[H]], Iterable[H]],
+    result: Callable[[H], R],
+    progress: Progress | None,
+    cancel: Event | None,
+) -> list[R]:
+    """The results of all items, of which at most so many run at once, in the items' order.
+
+    `begin` hands an item to a worker, `ended` waits until some of those that run have ended.  No
+    more items are handed out than run, so that cancelling and failing leave nothing in a queue.
+    """
+    results: dict[int, R] = {}
+    running: dict[H, int] = {}
+    position = 0
+    while len(results) < len(items):
+        stopped = cancel is not None and cancel.is_set()
+        while not stopped and position < len(items) and len(running) < most:
+            running[begin(items[position])] = position
+            position += 1
+        if not running:
+            raise Cancelled
+        for handle in ended(list(running)):
+            results[running.pop(handle)] = result(handle)
+            if progress is not None:
+                progress(len(results), len(items))
+    return [results[n] for n in range(len(items))]
 
 
 def _leave_interrupts() -> None:

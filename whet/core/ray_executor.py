@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any, TypeVar
 
 from whet.core.errors import fail
-from whet.core.executor import Cancelled, Progress
+from whet.core.executor import Progress, hand_out
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,21 +40,15 @@ class RayCluster:
             self._start(ray)
         task = ray.remote(function)
         limit = self.workers or int(ray.cluster_resources().get("CPU", 1))
-        results: dict[int, R] = {}
-        running: dict[Any, int] = {}
-        position = 0
-        while len(results) < len(items):
-            stopped = cancel is not None and cancel.is_set()
-            while not stopped and position < len(items) and len(running) < limit:
-                running[task.remote(items[position])] = position
-                position += 1
-            if not running:
-                raise Cancelled
-            for done in ray.wait(list(running), num_returns=1)[0]:
-                results[running.pop(done)] = _result(ray, done)
-                if progress is not None:
-                    progress(len(results), len(items))
-        return [results[n] for n in range(len(items))]
+        return hand_out(
+            items,
+            limit,
+            begin=task.remote,
+            ended=lambda running: ray.wait(running, num_returns=1)[0],
+            result=lambda reference: _result(ray, reference),
+            progress=progress,
+            cancel=cancel,
+        )
 
     def _start(self, ray: Any) -> None:
         own = {} if self.address else {"num_cpus": self.workers or None}

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from whet.core.closing import Closing
 from whet.core.digest import digest_text
 from whet.core.errors import fail
 from whet.core.outcomes import Outcome
@@ -42,7 +42,7 @@ class Stats:
     bytes: int
 
 
-class Database:
+class Database(Closing):
     """Records of trials in one file.
 
     Everything that is added is kept as a whole or not at all, and what has been added survives
@@ -239,17 +239,6 @@ class Database:
     # ------------------------------------------------------------------------------- closing
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _record(row: Sequence[Any], targets: dict[str, Target]) -> Record:

@@ -13,9 +13,9 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 
 from whet.codegen.llvm.compile import ObjectJob
+from whet.core.closing import Closing
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
@@ -35,7 +35,7 @@ LIMIT_BY_BEST = 5.0
 COMPARE_SECONDS = 0.5
 
 
-class Measurer:
+class Measurer(Closing):
     """Builds in several processes at once, then runs one kernel after the other.
 
     `examples` gives the arrays that kernels of a task are tried on, and the expected results.
@@ -124,17 +124,6 @@ class Measurer:
         """Ends all processes; they start anew when they are needed."""
         self.builder.close()
         self.runner.close()
-
-    def __enter__(self) -> Measurer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _bench_for(self, task: Task, threads: int, target: Target) -> Bench:
         """The arrays of a task; those of the last one are kept, its constants packed."""

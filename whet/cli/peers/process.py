@@ -10,9 +10,9 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from whet.core.closing import Closing
 from whet.core.errors import fail
 from whet.core.types import Array
 from whet.runtime.frames import read_frame, write_frame
@@ -25,7 +25,7 @@ _START = "import sys; sys.path.append(sys.argv[2]); from whet.cli.peers.worker i
 _HOME = str(Path(__file__).resolve().parents[3])
 
 
-class Worker:
+class Worker(Closing):
     """A runtime in its own process; `with` ends the process."""
 
     def __init__(self, runtime: str, threads: int, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -94,15 +94,8 @@ class Worker:
         self.log.seek(max(self.log.tell() - 4096, 0))
         return self.log.read().decode(errors="replace").splitlines()[-8:]
 
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends the process."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
