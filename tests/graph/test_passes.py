@@ -20,7 +20,7 @@ from whet.graph.passes import (
 )
 from whet.graph.passes.rules import RULES
 from whet.graph.rewrite import everywhere, rebuild
-from whet.graph.terms import parse_term
+from whet.graph.terms import build_term, read_term
 from whet.graph.text import print_graph
 from whet.ops import REGISTRY
 from whet.ops.base import Sample
@@ -36,7 +36,7 @@ SAMPLES = [
 
 def graph_of(term: str, **types: TensorType) -> Graph:
     inputs = {name: make_input(name, t) for name, t in types.items()}
-    outputs = parse_term(term, inputs)
+    outputs = build_term(read_term(term), inputs)
     return Graph(tuple(inputs.values()), outputs, tuple(f"y{n}" for n in range(len(outputs))))
 
 
@@ -269,7 +269,7 @@ def conv_with(after: str, *, groups: int = 1, transposed: bool = False, rank: in
         values[key] = make_constant(RNG.uniform(0.5, 2, channels).astype(np.float32))
     for key in "pq":
         values[key] = make_constant(RNG.uniform(0.5, 2, (channels, *ones)).astype(np.float32))
-    outputs = parse_term(after, values)
+    outputs = build_term(read_term(after), values)
     return Graph((x,), outputs, tuple(f"y{n}" for n in range(len(outputs))))
 
 

@@ -21,7 +21,7 @@ from whet.tasks.expressions import (
     nothing,
 )
 from whet.tasks.groups import Group, partition
-from whet.tasks.layout import Layouts, choose_layouts
+from whet.tasks.layout import choose_layouts
 from whet.tasks.phases import split_phases
 from whet.tasks.rowshape import common_rows
 from whet.tasks.structure import structure_of
@@ -74,22 +74,21 @@ class Plan:
 
 def make_plan(graph: Graph) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
-    layouts = choose_layouts(graph)
-    placement = place_values(graph, layouts)
+    placement = place_values(graph, choose_layouts(graph))
     groups = partition(
         graph,
         placement.views,
-        lambda a, b: _share_rows(graph, layouts, placement, a, b),
+        lambda a, b: _share_rows(graph, placement, a, b),
         lambda a, b: _keep_rows(graph, placement, a, b),
     )
     steps: list[AnyStep] = [
-        _copy_step(graph, placement.arriving[v], placement.places[v], "input")
+        _copy_step(placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
         if v.tensor_type.size
     ]
     steps += [step for group in groups for step in _group_steps(graph, group, placement)]
     steps += [
-        _copy_step(graph, placement.places[graph.outputs[n]], place, "output")
+        _copy_step(placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
         if place.storage.size
     ]
@@ -177,7 +176,7 @@ def make_task(
     return Task(tuple(made), buffers, constants, borders, given), storages
 
 
-def _copy_step(graph: Graph, source: Place, target: Place, name: str) -> Step:
+def _copy_step(source: Place, target: Place, name: str) -> Step:
     """A step that brings a value from one place to another."""
     shape = target.storage.value.tensor_type.shape
     dtype = target.storage.dtype
@@ -192,9 +191,7 @@ def _copy_step(graph: Graph, source: Place, target: Place, name: str) -> Step:
     return Step(task, {x: source.storage, y: target.storage}, name)
 
 
-def _share_rows(
-    graph: Graph, layouts: Layouts, placement: Placement, first: Group, last: Group
-) -> bool:
+def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -> bool:
     """True when the two groups together are a chain of stages along contiguous rows."""
     merged = Group(nodes=[*first.nodes, *last.nodes])
     outputs = merged.outputs(graph)

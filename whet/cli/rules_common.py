@@ -96,6 +96,10 @@ def executor_for(kind: str, workers: int, modules: tuple[OutsideModule, ...] = (
     return WithModules(found, modules) if modules else found
 
 
+def outside_modules(sources: list[str] | None) -> tuple[OutsideModule, ...]:
+    return tuple(map(OutsideModule, sources or ()))
+
+
 def chosen_pools(
     names: list[str] | None, letters: list[str] | None, modules: tuple[OutsideModule, ...]
 ) -> list[Pool]:

@@ -23,9 +23,9 @@ from whet.cli.rules_common import (
     chosen_pools,
     executor_for,
     known_rules,
+    outside_modules,
     show_report,
 )
-from whet.core.module_executor import OutsideModule
 from whet.superopt.rules.files import family, write_folder
 
 OUTCOMES = ("proved", "refuted", "unproved", "alarm")
@@ -81,7 +81,7 @@ def generate_command(
     from whet.superopt.verify.gates import verify_forms
 
     reporter = Reporter(quiet=quiet, as_json=json)
-    modules = tuple(map(OutsideModule, outside or ()))
+    modules = outside_modules(outside)
     pools = chosen_pools(pool, letters, modules)
     runner = executor_for(executor, workers, modules)
     try:
@@ -156,7 +156,7 @@ def stats_command(
     if size:
         from whet.superopt.prune.candidates import find_candidates
 
-        modules = tuple(map(OutsideModule, outside or ()))
+        modules = outside_modules(outside)
         with reporter.stages() as begin:
             found = find_candidates(
                 chosen_pools(pool, letters, modules),

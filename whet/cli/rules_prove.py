@@ -17,11 +17,11 @@ from whet.cli.rules_common import (
     WriteOption,
     executor_for,
     known_rules,
+    outside_modules,
     show_report,
 )
 from whet.core.errors import MismatchError, UsageError, check, fail
 from whet.core.executor import Executor
-from whet.core.module_executor import OutsideModule
 from whet.superopt.rules.files import read_candidates, write_folder
 from whet.superopt.rules.rule import Rule
 
@@ -48,7 +48,9 @@ def verify_command(
     Exit code 6 if a rule is not proved.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
-    modules = _loaded(outside)
+    modules = outside_modules(outside)
+    for module in modules:
+        module.load()
     candidates = (
         tuple(r for path in files for r in read_candidates(path.read_text()))
         if files
@@ -79,13 +81,6 @@ def verify_command(
     reporter.result(document, show)
     if len(proved) < len(reports):
         fail("WH4001", f"{len(reports) - len(proved)} rules are not proved", kind=MismatchError)
-
-
-def _loaded(outside: list[str] | None) -> tuple[OutsideModule, ...]:
-    modules = tuple(map(OutsideModule, outside or ()))
-    for module in modules:
-        module.load()
-    return modules
 
 
 def _run_gates(

@@ -210,22 +210,3 @@ def build_term(
     if term.result >= len(values):
         refuse(1, f"there is no result {term.result} among {len(values)}", code="WH1202")
     return (values[term.result],)
-
-
-def parse_term(text: str, variables: Mapping[str, Value], dtype: DType = f32) -> Values:
-    """The values of the term in this text."""
-    return build_term(read_term(text), variables, None, dtype)
-
-
-def parse_equation(
-    text: str,
-    variables: Mapping[str, Value],
-    dtype: DType = f32,
-    attributes: Mapping[str, Any] | None = None,
-) -> tuple[Values, Values]:
-    """The values of both sides of `left = right`."""
-    left, right = read_equation(text)
-    return (
-        build_term(left, variables, attributes, dtype),
-        build_term(right, variables, attributes, dtype),
-    )

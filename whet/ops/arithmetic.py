@@ -14,6 +14,7 @@ from whet.ops.base import Domain, NoAlgebra, law, operator
 from whet.ops.elementwise import (
     Elementwise,
     ScalarFunction,
+    associates,
     commutes,
     even,
     idempotent,
@@ -282,7 +283,7 @@ class Add(Elementwise):
     axioms = (
         commutes("add"),
         law("add(x, 0) = x", "real", x=(2, 3)),
-        law("add(add(x, y), z) = add(x, add(y, z))", "real", x=(2, 3), y=(2, 3), z=(2, 3)),
+        associates("add", "real"),
         *moves_through("add", "x", "y"),
     )
 
@@ -313,7 +314,7 @@ class Mul(Elementwise):
     axioms = (
         commutes("mul"),
         law("mul(x, 1) = x", "exact", x=(2, 3)),
-        law("mul(mul(x, y), z) = mul(x, mul(y, z))", "real", x=(2, 3), y=(2, 3), z=(2, 3)),
+        associates("mul", "real"),
         law("mul(add(x, y), z) = add(mul(x, z), mul(y, z))", "real",
             x=(2, 3), y=(2, 3), z=(2, 3)),
         law("mul(neg(x), y) = neg(mul(x, y))", "exact", x=(2, 3), y=(2, 3)),
@@ -411,12 +412,11 @@ class Minimum(Elementwise):
     numpy = staticmethod(np.minimum)
     axioms = (
         commutes("minimum"),
-        law("minimum(minimum(x, y), z) = minimum(x, minimum(y, z))", "exact",
-            x=(2, 3), y=(2, 3), z=(2, 3)),
+        associates("minimum"),
         law("minimum(x, x) = x", "exact", x=(2, 3)),
         law("minimum(x, y) = neg(maximum(neg(x), neg(y)))", "exact", x=(2, 3), y=(2, 3)),
         *moves_through("minimum", "x", "y"),
-    )  # fmt: skip
+    )
 
 
 @operator("maximum", "x", "y")
@@ -429,8 +429,7 @@ class Maximum(Elementwise):
     numpy = staticmethod(np.maximum)
     axioms = (
         commutes("maximum"),
-        law("maximum(maximum(x, y), z) = maximum(x, maximum(y, z))", "exact",
-            x=(2, 3), y=(2, 3), z=(2, 3)),
+        associates("maximum"),
         law("maximum(x, x) = x", "exact", x=(2, 3)),
         law("maximum(x, minimum(x, y)) = x", "real", when=("shape(x) == shape(y)",),
             x=(2, 3), y=(2, 3)),

@@ -135,6 +135,11 @@ def commutes(name: str) -> Law:
     return law(f"{name}(x, y) = {name}(y, x)", "exact", x=(2, 3), y=(2, 3))
 
 
+def associates(name: str, numeric: Numeric = "exact") -> Law:
+    return law(f"{name}({name}(x, y), z) = {name}(x, {name}(y, z))", numeric,
+               x=(2, 3), y=(2, 3), z=(2, 3))  # fmt: skip
+
+
 def odd(name: str, numeric: Numeric = "real") -> Law:
     return law(f"{name}(neg(x)) = neg({name}(x))", numeric, x=(2, 3))
 

@@ -18,7 +18,6 @@ from whet.ir.expr import Expr, all_of, as_expr, const, equal, select
 from whet.ir.tensor import Compute, Tensor, compute
 from whet.ops.base import Op, Sample, law, operator, require
 
-STEP = "strides=[2, 1], dilations=[1, 1]"
 # How many zeros stand before a filter w that is enlarged to the kernel k, in steps of x.
 BORDER = tuple(f"(k[{n}] - dim(w, {n + 2})) // 2 * d[{n}]" for n in range(2))
 HALF_LARGE = "[(k[0] - 1) // 2, (k[1] - 1) // 2, (k[0] - 1) // 2, (k[1] - 1) // 2]"

@@ -100,7 +100,7 @@ class _Nest:
         if self.way == BESIDE:
             found.insert(0, self._copy_beside(outer, unrolled if self.fused else levels, local))
         elif self.way == AHEAD and not c.b_is_constant:
-            found.insert(0, self._copy(local))
+            found.insert(0, self._copy())
         return found
 
     # ---------------------------------------------------------------------------------- levels
@@ -184,7 +184,7 @@ class _Nest:
         return Local(strides, step * self.panels * c.batch * c.b.dtype.itemsize)
 
     # ---------------------------------------------------------------------------------- copies
-    def _copy(self, local: dict[Tensor, Local]) -> Statement:
+    def _copy(self) -> Statement:
         """b into panels, one per parallel step."""
         c = self.c
         value = substitute(c.b, c.k_values)

@@ -203,7 +203,7 @@ def merge_rows(
         for producer in _producers(group, owner):
             if producer.heavy or producer.opaque or producer not in groups:
                 continue
-            if _detour(graph, producer, group, owner) or not share_rows(producer, group):
+            if _detour(graph, producer, group) or not share_rows(producer, group):
                 continue
             order = {node: n for n, node in enumerate(graph.nodes)}
             group.nodes = sorted({*producer.nodes, *group.nodes}, key=lambda n: order[n])
@@ -249,7 +249,7 @@ def _producers(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
     return list(dict.fromkeys(owner[n] for n in nodes if n in owner and owner[n] is not group))
 
 
-def _detour(graph: Graph, first: Group, last: Group, owner: Mapping[Node, Group]) -> bool:
+def _detour(graph: Graph, first: Group, last: Group) -> bool:
     """True when something outside lies between the two: merging would make a cycle.
 
     Also true when a third group reads the first one's results, because it would have to wait

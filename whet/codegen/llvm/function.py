@@ -12,8 +12,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from whet.codegen.llvm.module import Module
-from whet.codegen.llvm.operand import Operand, literal, llvm_type
-from whet.core.dtypes import DType, bool_, i64
+from whet.codegen.llvm.operand import Operand, llvm_type
+from whet.core.dtypes import DType, bool_
 
 
 @dataclass(slots=True)
@@ -215,7 +215,3 @@ class FunctionWriter:
             "}",
         ]
         self.module.functions.append("\n".join(lines))
-
-
-def index_literal(value: int) -> Operand:
-    return literal(value, i64)

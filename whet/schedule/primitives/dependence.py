@@ -22,8 +22,6 @@ from whet.schedule.primitives.tree import (
     walk,
 )
 
-COMBINING = frozenset({"sum", "prod", "max", "min", "any", "all"})
-
 
 @dataclass(frozen=True, eq=False)
 class Access:

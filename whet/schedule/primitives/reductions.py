@@ -59,13 +59,13 @@ def rfactor(program: Program, loop: str, variant: Variant = "local") -> Program:
     old = find_loop(program, loop)
     extent = static_extent(old)
     update = _only_update(old)
-    block, start, nest = _reduction_around(program, old, update)
+    start, nest = _reduction_around(program, old, update)
     alone = all(isinstance(s, (Loop, If, Store)) for s in walk((nest,)))
     check(alone and stores_in((nest,)) == [update.store], "WH2106",
           f"the loops around '{loop}' do more than combine into one element",
           kind=ScheduleError)  # fmt: skip
     if variant == "local":
-        return _local(program, old, extent, update, block, start, nest)
+        return _local(program, old, extent, update, start, nest)
     return _stage(program, old, extent, update, start, nest)
 
 
@@ -81,8 +81,8 @@ def _only_update(old: Loop) -> Update:
     return update
 
 
-def _reduction_around(program: Program, old: Loop, update: Update) -> tuple[Block, Store, Stmt]:
-    """The block with the start value and the nest that the loop lies in."""
+def _reduction_around(program: Program, old: Loop, update: Update) -> tuple[Store, Stmt]:
+    """The start value and the nest that the loop lies in."""
     around = (*path_to(program.body, old), old)
     blocks = [program.body, *(b for s in around for b in blocks_of(s))]
     for block in blocks:
@@ -93,7 +93,7 @@ def _reduction_around(program: Program, old: Loop, update: Update) -> tuple[Bloc
                     neutral = identity_element(update.kind, first.buffer.dtype)
                     check(first.value is neutral, "WH2106", f"the reduction over '{old.var}' "
                           f"starts from {first.value}", kind=ScheduleError)  # fmt: skip
-                    return block, first, second
+                    return first, second
     fail("WH2106", f"the reduction over loop '{old.var}' has no start value beside it",
          hint="its loops must not be moved around the start value", kind=ScheduleError)  # fmt: skip
 
@@ -118,13 +118,7 @@ def _moved(nest: Stmt, update: Update, place: Buffer, at: tuple[Expr, ...]) -> S
 
 
 def _local(
-    program: Program,
-    old: Loop,
-    extent: int,
-    update: Update,
-    block: Block,
-    start: Store,
-    nest: Stmt,
+    program: Program, old: Loop, extent: int, update: Update, start: Store, nest: Stmt
 ) -> Program:
     names = Names(program)
     part = Buffer(names.new(f"{start.buffer.name}_part"), (extent,), start.buffer.dtype)

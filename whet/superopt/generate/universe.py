@@ -376,9 +376,9 @@ class Universe:
         new_kinds = kinds.ravel()[source]
         self.hash = np.concatenate([self.hash, apps.hash.ravel()[source]])
         self.kind = np.concatenate([self.kind, new_kinds.astype(np.int32)])
-        self.row = np.concatenate([self.row, self._compute(source, new_kinds, tasks, fresh)])
+        self.row = np.concatenate([self.row, self._compute(source, tasks, fresh)])
 
-    def _compute(self, source: Array, kinds: Array, tasks: list[_Task], fresh: Array) -> Array:
+    def _compute(self, source: Array, tasks: list[_Task], fresh: Array) -> Array:
         """Compute and keep the elements of outputs, given by application * 2 + output.
 
         Returns the number of each one's data row.

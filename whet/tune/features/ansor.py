@@ -35,7 +35,7 @@ def add_statement(
 ) -> None:
     """Adds the features; `shared` are buffers that other statements write."""
     _computation(to, s, g, target, threads)
-    _accesses(to, s, g, target.line_bytes, shared)
+    _accesses(to, s, g, shared)
     _intensity(to, s, g)
     outer = g.total / np.maximum(_product(s, g, "unroll") * _product(s, g, "vector"), 1.0)
     stored = s.accesses[-1].buffer_bytes
@@ -85,12 +85,12 @@ def _computation(to: Columns, s: Statement, g: Geometry, target: Target, threads
     to.add("imbalance", np.ceil(steps / threads) * threads / steps)
     to.add("idle threads", np.maximum(0.0, threads - steps))
     to.add("vector share", _product(s, g, "vector") * bits / target.vector_bits)
-    to.add("register share", _registers(s, g, target))
+    to.add("register share", _registers(g, target))
     to.add("guarded", float(s.guarded))
     to.add("carried", float(any(s.reduces)))
 
 
-def _registers(s: Statement, g: Geometry, target: Target) -> Array:
+def _registers(g: Geometry, target: Target) -> Array:
     """Registers that the statement's tile needs, as a share of what there is."""
     found = np.zeros(g.extents.shape[1], np.float32)
     for t in g.touched:
@@ -114,14 +114,12 @@ def _places(s: Statement, g: Geometry) -> Array:
 
 
 # ----------------------------------------------------------------------------------- accesses
-def _accesses(
-    to: Columns, s: Statement, g: Geometry, line: int, shared: frozenset[str]
-) -> None:  # fmt: skip
+def _accesses(to: Columns, s: Statement, g: Geometry, shared: frozenset[str]) -> None:
     """The buffers that cause most traffic first."""
     tables, keys = [], []
     for t, name in zip(g.touched, _names(s)):
         table = Columns(to.count)
-        lines = _access(table, t, g, line, name in shared)
+        lines = _access(table, t, g, name in shared)
         tables.append(table.matrix())
         keys.append(lines)
     width = 18
@@ -153,7 +151,7 @@ ACCESS = (
 )  # fmt: skip
 
 
-def _access(to: Columns, t: Touched, g: Geometry, line: int, shared: bool) -> Array:
+def _access(to: Columns, t: Touched, g: Geometry, shared: bool) -> Array:
     """The columns of one buffer; how many lines it touches, which ranks buffers."""
     nbytes = g.total * (t.element_bytes * t.touches)
     distinct = t.elements[0] * t.element_bytes
