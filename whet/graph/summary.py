@@ -11,7 +11,7 @@ from whet.core.types import TensorType
 from whet.graph.graph import Constant, Graph, Node, Result, make_input
 from whet.graph.passes.expand_composites import ExpandingBuilder
 from whet.graph.rewrite import bodies
-from whet.ir.expr import Binary, Call, Expr, Read, Reduce
+from whet.ir.expr import Binary, Call, Expr, Read, Reduce, elements
 from whet.ir.tensor import Compute, placeholder, stages
 from whet.ops.base import Op
 
@@ -92,7 +92,7 @@ def _scalar_flops(e: Expr) -> int:
     inner = 0 if isinstance(e, Read) else sum(map(_scalar_flops, e.children()))
     match e:
         case Reduce(axes=axes):
-            return math.prod(a.extent for a in axes) * (inner + int(e.dtype.is_float))
+            return elements(axes) * (inner + int(e.dtype.is_float))
         case Binary() | Call():
             return inner + int(e.dtype.is_float)
     return inner

@@ -8,7 +8,6 @@ type, the answer is the whole range of that type.  Truth values count as 0 and 1
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -26,6 +25,7 @@ from whet.ir.expr import (
     Reinterpret,
     Select,
     Var,
+    elements,
 )
 
 
@@ -155,7 +155,7 @@ class Bounds:
         raise AssertionError(type(e))
 
     def _reduce(self, e: Reduce) -> Interval:
-        count = math.prod(a.extent for a in e.axes)
+        count = elements(e.axes)
         if e.kind in ("argmax", "argmin"):
             return Interval(0, max(count - 1, 0))
         value = Bounds(outside(self.ranges, e.axes)).of(e.value) if has_bounds(e.value) else None

@@ -7,7 +7,8 @@ identity.  Only trivial folding happens here (x + 0, constants); `ir.simplify` d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Union
 
@@ -116,6 +117,11 @@ class Axis(Expr):
     @property
     def dtype(self) -> DType:  # type: ignore[override]
         return i64
+
+
+def elements(axes: Iterable[Axis]) -> int:
+    """How many positions the axes have together."""
+    return math.prod(a.extent for a in axes)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, repr=False)

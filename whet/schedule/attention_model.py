@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
+from whet.ir.expr import elements
 from whet.schedule.attention import (
     MOST_ROWS,
     SCRATCH_BYTES,
@@ -18,6 +17,7 @@ from whet.schedule.attention import (
 from whet.schedule.model import crowding, lanes_for
 from whet.schedule.rates import rates_of
 from whet.schedule.rows_model import stage_cycles
+from whet.schedule.sketch import population
 from whet.schedule.work import fork_join_ns, halvings, shared_out
 
 STREAMED = 0.6
@@ -55,7 +55,7 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
                 if block <= rows and fits:
                     found.append((mr, nv, lanes, nv2, lanes2, block, int(in_place)))
     names = ("mr", "nv", "lanes", "nv2", "lanes2", "block", "in_place")
-    return dict(zip(names, np.array(found, dtype=np.int64).reshape(-1, len(names)).T))
+    return population(names, found)
 
 
 def _stay_apart(g: Product, rows: int, target: Target) -> bool:
@@ -69,7 +69,7 @@ def _stay_apart(g: Product, rows: int, target: Target) -> bool:
 def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     first, rates = f.first, rates_of(target)
-    block, batch = holes["block"], math.prod(a.extent for a in first.outer)
+    block, batch = holes["block"], elements(first.outer)
     steps = batch * -(-first.row.extent // block)
     cycles = _tiles(first, target, holes["mr"], holes["nv"], holes["lanes"], block)
     copies = block * first.depth.extent * COPY_CYCLES

@@ -11,7 +11,6 @@ candidates at once, so quotients, clipped edges and guards need no rules of thei
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -193,7 +192,3 @@ def clipped(number: Array | int, limit: Array | int, per_step: Array | int) -> A
 def ceil_div(a: Array | int, b: Array | int) -> Array:
     result: Array = -(-np.asarray(a) // b)
     return result
-
-
-def product(axes: Sequence[Axis]) -> int:
-    return math.prod(a.extent for a in axes)

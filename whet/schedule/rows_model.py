@@ -14,14 +14,14 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import free_symbols
-from whet.ir.expr import Axis, Expr, Reduce
+from whet.ir.expr import Axis, Expr, Reduce, elements
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import flatten_accesses
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.rows import TOGETHER_BYTES, Rows, lane_axis
+from whet.schedule.sketch import population
 from whet.schedule.work import (
     IN_FLIGHT,
-    elements,
     halvings,
     lane_step,
     operations,
@@ -54,7 +54,7 @@ def row_holes(r: Rows, target: Target, threads: int) -> dict[str, Array]:
         for together in sorted({1, math.gcd(share, rows, most)})
     ]
     names = ("lanes", "vectors", "rows_per_step", "together")
-    return dict(zip(names, np.array(table, dtype=np.int64).T))
+    return population(names, table)
 
 
 def _rows_together(r: Rows) -> int:

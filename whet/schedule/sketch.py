@@ -32,6 +32,11 @@ Population = dict[str, Array]
 F = TypeVar("F")
 
 
+def population(names: Sequence[str], candidates: Sequence[tuple[int, ...]]) -> Population:
+    """Candidates that were made one by one."""
+    return dict(zip(names, np.array(candidates, dtype=np.int64).reshape(-1, len(names)).T))
+
+
 class Sketch(Protocol[F]):
     """A family of programs for the tasks that it fits; F is what it finds in a task."""
 

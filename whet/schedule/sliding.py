@@ -23,13 +23,12 @@ first cache until the window has passed over them; otherwise it is one row of th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from whet.ir.affine import affine, substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call, elements
 from whet.ir.program import Align, Allocate, Buffer, If, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
@@ -217,7 +216,7 @@ def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
         for segment in reversed(s.segments):
             made = tuple(writer.row(segment, row))
             body = (If(row < segment.end, made, tuple(body)),) if body else made
-    total = math.prod(a.extent for a in s.outer) * rows * chunks
+    total = elements(s.outer) * rows * chunks
     nest: Stmt = Allocate(writer.acc, tuple(body))
     if wanted is not None:
         if t.panels_per_step == 1:
@@ -320,7 +319,7 @@ def code_length(s: Sliding, px: int, nv: int, terms: int) -> int:
 def window_kinds(s: Sliding, axes: Sequence[Axis], px: int, nv: int) -> tuple[LoopKind, ...]:
     """How the loops over the window are written: its rows as a loop if code would get long."""
     kinds = loop_kinds(axes)
-    terms = math.prod(a.extent for a in axes)
+    terms = elements(axes)
     if s.down is not None and code_length(s, px, nv, terms) > LONGEST_CODE:
         return ("serial", *kinds[1:])
     return kinds

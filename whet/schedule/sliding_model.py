@@ -12,8 +12,10 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
+from whet.ir.expr import elements
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
+from whet.schedule.sketch import population
 from whet.schedule.sliding import (
     LONGEST_CODE,
     Segment,
@@ -26,7 +28,6 @@ from whet.schedule.sliding import (
 from whet.schedule.spatial import loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
-    elements,
     halvings,
     lane_step,
     operations,
@@ -76,7 +77,7 @@ def sliding_holes(s: Sliding, target: Target, threads: int) -> dict[str, Array]:
                 shares = halvings(panels) if threads > 1 else [panels]
                 found += [(px, nv, lanes, share, 0, align) for share in shares]
                 found.append((px, nv, lanes, 1, 1, align))
-    return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
+    return population(NAMES, found)
 
 
 def _written(s: Sliding, px: int, nv: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.expr import Expr, Reduce, as_expr
+from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
@@ -25,7 +25,6 @@ from whet.schedule.nest_arrays import (
     clipped,
     describe,
     digits,
-    product,
     start_at,
 )
 from whet.schedule.nests import MARKS, Statement
@@ -80,7 +79,7 @@ def _around(s: Sliding, holes: Population, segment: Segment) -> list[Level]:
     down: Moves = {} if s.rows is None else {s.rows.axis: 1}
     ahead = [start_at(first + n, holes["px"], s.width) for n in (0, 1)]
     return [
-        Level("outer", product(s.outer), "parallel", digits(1, s.outer)),
+        Level("outer", elements(s.outer), "parallel", digits(1, s.outer)),
         Level("row", np.where(whole, 1, s.height), "parallel", down),
         Level("chunk", ceil_div(panels, per_step), "parallel",
               panel(clipped(per_step, panels, per_step))),

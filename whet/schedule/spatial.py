@@ -20,13 +20,24 @@ Results that no cache can hold may go past all of them, in vectors at aligned ad
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from whet.core.dtypes import bool_, i64
 from whet.ir.affine import affine, free_symbols, substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call, const, select
+from whet.ir.expr import (
+    Axis,
+    Expr,
+    Read,
+    Reduce,
+    Var,
+    as_expr,
+    binary,
+    call,
+    const,
+    elements,
+    select,
+)
 from whet.ir.program import Align, Allocate, Buffer, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import flat_buffer, map_expr
@@ -196,7 +207,7 @@ def lower_spatial(s: Spatial, t: SpatialTiling, name: str) -> Kernel:
     inner: Stmt = loop(io, t.tiles_per_step, loop(jo, t.panels_per_step, *nest))
     if t.stream:
         inner = Align(lead, s.stage.target, t.lanes, (inner,))
-    total = math.prod(a.extent for a in s.outer) * steps * chunks
+    total = elements(s.outer) * steps * chunks
     whole = (loop(p, total, inner, kind="parallel"),)
     inputs, arguments = arguments_of(s.task, whole, known)
     return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)

@@ -12,15 +12,15 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
+from whet.schedule.sketch import population
 from whet.schedule.spatial import Spatial, can_stream, loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
     covered,
     distinct,
-    elements,
     form_of,
     halvings,
     lane_places,
@@ -65,7 +65,7 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
                     shares = list(dict.fromkeys([(tiles, panels), (tiles, 1)]))
                 rows += [(px, nv, lanes, *share, stream) for share in shares]
     names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step", "stream")
-    columns = dict(zip(names, np.array(rows, dtype=np.int64).T))
+    columns = population(names, rows)
     if len(streams) == 1:
         del columns["stream"]
     return columns

@@ -10,7 +10,7 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.expr import Expr, Reduce, as_expr
+from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
@@ -22,7 +22,6 @@ from whet.schedule.nest_arrays import (
     clipped,
     describe,
     digits,
-    product,
     start_at,
 )
 from whet.schedule.nests import Statement
@@ -70,7 +69,7 @@ def _outer(s: Spatial, holes: Population) -> list[Level]:
         return {} if s.vector is None else {s.vector: start_at(number, width, s.columns)}
 
     return [
-        Level("outer", product(s.outer), "parallel", digits(1, s.outer)),
+        Level("outer", elements(s.outer), "parallel", digits(1, s.outer)),
         Level("step", ceil_div(tiles, per_step), "parallel",
               row(clipped(per_step, tiles, per_step))),
         Level("chunk", ceil_div(panels, per_chunk), "parallel",

@@ -15,12 +15,11 @@ then read neighbouring elements.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from whet.ir.affine import free_symbols, substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, const, select
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, const, elements, select
 from whet.ir.program import Allocate, Buffer, If, Loop, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
@@ -141,7 +140,7 @@ def lower_staged(s: Staged, t: StagedTiling, name: str) -> Kernel:
     """The kernel of the window with the given tile sizes."""
     copy = copy_of(s, t.lanes, t.rows)
     blocks = -(-s.height // t.rows)
-    total = math.prod(a.extent for a in s.outer) * blocks
+    total = elements(s.outer) * blocks
     steps = -(-total // t.blocks_per_step)
     p, n = Var("p"), Var("n")
     memory = Buffer("copy", (copy.size * (2 if t.ahead == 1 else 1),), s.window.read.dtype)

@@ -11,14 +11,14 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.expr import Binary
+from whet.ir.expr import Binary, elements
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
+from whet.schedule.sketch import population
 from whet.schedule.spatial import loop_kinds
 from whet.schedule.staged import Staged, by_columns, copy_of
 from whet.schedule.work import (
     IN_FLIGHT,
-    elements,
     halvings,
     lane_step,
     operations,
@@ -81,7 +81,7 @@ def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
                     by_tiles = (2,) if _may_copy_by_tiles(s, target, px, rows, copied) else ()
                     found += [(px, nv, lanes, rows, share, ahead) for share in shares
                               for ahead in ((0, 1) if share > 1 else (0,)) + by_tiles]  # fmt: skip
-    return dict(zip(NAMES, np.array(found, dtype=np.int64).reshape(-1, len(NAMES)).T))
+    return population(NAMES, found)
 
 
 def _may_copy_by_tiles(s: Staged, target: Target, px: int, rows: int, copied: int) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.expr import Expr, Reduce, Var, as_expr
+from whet.ir.expr import Expr, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
@@ -24,7 +24,6 @@ from whet.schedule.nest_arrays import (
     describe,
     digits,
     position,
-    product,
     start_at,
 )
 from whet.schedule.nests import MARKS, Statement
@@ -101,7 +100,7 @@ class _Steps:
     def outer(self) -> list[Level]:
         per_step, rows = self.holes["blocks_per_step"], self.holes["rows"]
         blocks = ceil_div(self.s.height, rows)
-        total = product(self.s.outer) * blocks
+        total = elements(self.s.outer) * blocks
 
         def block(number: Array) -> Moves:
             top = start_at(number % blocks, rows, self.s.height)

@@ -13,7 +13,6 @@ Both sides move whole vectors, where lanes along one of them would pick the othe
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +20,13 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import affine, substitute
-from whet.ir.expr import Axis, Expr, Read, Var, call
+from whet.ir.expr import Axis, Expr, Read, Var, call, elements
 from whet.ir.program import Allocate, Buffer, Program, Store, Transpose
 from whet.schedule.flat import FlatStage, flatten_stage
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of
 from whet.schedule.rates import rates_of
-from whet.schedule.work import elements, shared_out, traffic_cycles
+from whet.schedule.work import shared_out, traffic_cycles
 from whet.tasks.task import Task
 
 SHUFFLE_CYCLES = 1.0
@@ -123,7 +122,7 @@ def lower_transposed(t: Transposed, tiling: TransposedTiling, name: str) -> Kern
                            kind="vector"), kind="unroll"),
     ))  # fmt: skip
     inner = loop(io, tiling.blocks_per_step, loop(jo, across, body))
-    total = math.prod(a.extent for a in t.outer) * steps
+    total = elements(t.outer) * steps
     nest = (loop(p, total, inner, kind="parallel"),)
     inputs, arguments = arguments_of(t.task, nest, {})
     return Kernel(Program(name, inputs, (t.stage.target,), nest), arguments, t.task.outputs)

@@ -10,7 +10,7 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.expr import Axis, Expr, Read, as_expr
+from whet.ir.expr import Axis, Expr, Read, as_expr, elements
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.nest_arrays import (
@@ -20,7 +20,6 @@ from whet.schedule.nest_arrays import (
     ceil_div,
     describe,
     digits,
-    product as extent_of,
     start_at,
 )
 from whet.schedule.nests import Statement
@@ -45,7 +44,7 @@ def transposed_nests(
         return moved
 
     outer = [
-        Level("outer", extent_of(t.outer), "parallel", digits(1, t.outer)),
+        Level("outer", elements(t.outer), "parallel", digits(1, t.outer)),
         Level("step", ceil_div(blocks, per_step), "parallel", along(t.source, per_step)),
         Level("io", per_step, "serial", along(t.source, 1)),
         Level("jo", across, "serial", along(t.target, 1)),

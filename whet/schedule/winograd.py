@@ -27,7 +27,7 @@ from functools import cached_property
 
 from whet.core.dtypes import f32, i64
 from whet.ir.affine import affine, free_symbols, substitute
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
@@ -71,11 +71,11 @@ class Winograd:
     @property
     def channels(self) -> int:
         """Channels of one group."""
-        return math.prod(a.extent for a in self.depth)
+        return elements(self.depth)
 
     @property
     def groups(self) -> int:
-        return math.prod(a.extent for a in self.group)
+        return elements(self.group)
 
     @property
     def all_columns(self) -> int:
@@ -90,7 +90,7 @@ class Winograd:
     @property
     def reach(self) -> int:
         """Terms of a product per number of V's channels."""
-        return math.prod(a.extent for a in self.shifts.values())
+        return elements(self.shifts.values())
 
     @cached_property
     def positions(self) -> tuple[Axis, ...]:

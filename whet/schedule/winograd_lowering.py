@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from whet.core.dtypes import DType
 from whet.core.errors import check
 from whet.ir.affine import free_symbols, substitute
-from whet.ir.expr import Expr, Var, all_of, as_expr
+from whet.ir.expr import Expr, Var, all_of, as_expr, elements
 from whet.ir.program import Allocate, Buffer, If, Prefetch, Program, Stmt, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
@@ -18,7 +18,6 @@ from whet.schedule.tile import RegisterTile
 from whet.schedule.transforms import tile_sizes
 from whet.schedule.winograd import Winograd, WinogradTiling
 from whet.schedule.winograd_filters import pack_filters
-from whet.schedule.work import elements
 
 
 def lower_winograd(w: Winograd, t: WinogradTiling, name: str) -> Kernel:

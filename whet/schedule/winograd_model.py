@@ -15,15 +15,17 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
+from whet.ir.expr import elements
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.contraction import Contraction
 from whet.schedule.model import contraction_costs, lanes_for, sum_blocks
 from whet.schedule.rates import Rates, rates_of
+from whet.schedule.sketch import population
 from whet.schedule.transforms import Transform, tile_sizes
 from whet.schedule.winograd import Winograd, WinogradTiling
 from whet.schedule.winograd_lowering import plane, power_of_two_below
 from whet.schedule.winograd_precision import longest_sum
-from whet.schedule.work import STEP_NS, elements, with_weights
+from whet.schedule.work import STEP_NS, with_weights
 
 SPILL = 0.85
 """What one core moves between its second cache and what lies behind, against what it reads."""
@@ -61,7 +63,7 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
                 prefetch = int(_hints_pay(w, mr, nv * lanes, block, rows, target))
                 found += [(m, mr, nv, lanes, block, chunk, prefetch, terms) for chunk in chunks]
     names = ("m", "mr", "nv", "lanes", "block", "panels_per_chunk", "prefetch", "terms")
-    return dict(zip(names, np.array(found, dtype=np.int64).reshape(-1, len(names)).T))
+    return population(names, found)
 
 
 def _hints_pay(w: Winograd, mr: int, width: int, block: int, rows: int, target: Target) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import substitute
-from whet.ir.expr import Axis, Expr, Read, as_expr
+from whet.ir.expr import Axis, Expr, Read, as_expr, elements
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
@@ -35,7 +35,6 @@ from whet.schedule.nest_arrays import (
     cut_sums,
     describe,
     digits,
-    product,
     start_at,
 )
 from whet.schedule.nests import MARKS, Statement
@@ -70,9 +69,9 @@ class _Nest:
         self.width = self.nv * self.lanes
         self.sizes, self.points = w.sizes(m), w.points(m)
         self.tiles = w.tiles(m)
-        per_image = product(self.tiles)
-        self.rows_out = per_image * product(w.batch)
-        self.rows_in = per_image * product(w.positions)
+        per_image = elements(self.tiles)
+        self.rows_out = per_image * elements(w.batch)
+        self.rows_in = per_image * elements(w.positions)
         block = holes.get("block", np.zeros(len(rows), np.int64))
         self.blocked = (block > 0) & (block < self.rows_out) & (not w.shifts)
         self.held_out = np.where(self.blocked, block, self.rows_out)
@@ -99,7 +98,7 @@ class _Nest:
 
     def each_tile(self, positions: Sequence[Axis], total: int) -> list[Level]:
         """The loops over tiles, by blocks or by rows of tiles."""
-        inner = math.prod(a.extent for a in self.tiles[1:])
+        inner = elements(self.tiles[1:])
         per_step = np.where(self.blocked, self.held_out, inner)
         steps = np.where(self.blocked, self.blocks, total // inner)
         return [
@@ -126,7 +125,7 @@ class _Nest:
     def place(self, rows: Array, numbers: int, **strides: Array | int) -> Local:
         planes = self.planes(rows, numbers)
         size = np.asarray(planes["xi"]) * self.points * self.v.dtype.itemsize
-        inner = math.prod(a.extent for a in self.tiles[1:])
+        inner = elements(self.tiles[1:])
         step = np.where(self.blocked, 0, numbers * inner)
         return Local({**planes, "p": step, **strides}, size)
 
@@ -200,7 +199,7 @@ class _Nest:
     # --------------------------------------------------------------------------------- products
     def products(self) -> list[Statement]:
         w = self.w
-        rows = np.full(len(self.rows), product(self.tiles)) if w.shifts else self.held_out
+        rows = np.full(len(self.rows), elements(self.tiles)) if w.shifts else self.held_out
         mr = np.minimum(self.mr, rows)
         panels = w.groups * ceil_div(w.columns, self.width)
         per_chunk = np.where(self.blocked, panels, self.ppc)
@@ -261,7 +260,7 @@ class _Nest:
             v[f"k{n}"] = inner
             inner *= axis.extent
         if w.shifts:
-            into, out = product(self.tiles) * w.all_channels, product(self.tiles) * w.all_columns
+            into, out = elements(self.tiles) * w.all_channels, elements(self.tiles) * w.all_columns
             numbers = {k: n for n, k in enumerate(w.shifts.values())}
             for n, (axis, longer) in reversed(list(enumerate(zip(w.batch, w.positions)))):
                 v[f"b{n}"], m[f"b{n}"] = into, out

@@ -7,7 +7,6 @@ Arithmetic on indices is not counted: it is hoisted out of loops or part of an a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -189,7 +188,3 @@ def halvings(count: int) -> list[int]:
     """count, and what a half, a quarter, ... of it is, rounded up, down to 1."""
     found = {-(-count // (1 << n)) for n in range(count.bit_length() + 1)}
     return sorted(found, reverse=True)
-
-
-def elements(axes: Sequence[Axis]) -> int:
-    return math.prod(a.extent for a in axes)

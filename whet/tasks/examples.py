@@ -16,7 +16,7 @@ import numpy as np
 from whet.core.dtypes import DType
 from whet.core.errors import WhetError
 from whet.core.types import Array, Shape
-from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select
+from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, elements
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.products import evaluate_fast
 from whet.tasks.task import Task
@@ -133,7 +133,7 @@ def _bound(e: Expr, bounds: Mapping[Tensor, float]) -> float:
         case Cast(value=value) if value.dtype.is_float:
             return _bound(value, bounds)
         case Reduce(kind="sum", axes=axes, value=value):
-            return _bound(value, bounds) * math.prod(a.extent for a in axes)
+            return _bound(value, bounds) * elements(axes)
         case Reduce(kind="max" | "min", value=value):
             return _bound(value, bounds)
     return math.inf

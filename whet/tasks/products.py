@@ -9,7 +9,6 @@ there are multiplications divided by what the factors share.  All else is `ir.ev
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from whet.core.errors import WhetError
 from whet.core.types import Array
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.evaluate import evaluate_stage
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.views import windows
 
@@ -93,20 +92,16 @@ def _find_product(e: Expr, axes: Sequence[Axis]) -> _Product | None:
 def _multiply(p: _Product, arrays: Mapping[Tensor, Array]) -> Array:
     a = _factor(p.left, (*p.batch, *p.rows, *p.reduced), arrays)
     b = _factor(p.right, (*p.batch, *p.reduced, *p.columns), arrays)
-    batch, depth = _size(p.batch), _size(p.reduced)
-    b = _wide(b.reshape(batch, depth, _size(p.columns)))
+    batch, depth = elements(p.batch), elements(p.reduced)
+    b = _wide(b.reshape(batch, depth, elements(p.columns)))
     # Windows overlap: as a matrix they take many times the memory of what they are read from.
     step = max(1, CHUNK_BYTES * max(1, len(a)) // max(1, a.size * a.itemsize))
     if p.batch or step >= len(a):
-        found = _wide(a.reshape(batch, _size(p.rows), depth)) @ b
+        found = _wide(a.reshape(batch, elements(p.rows), depth)) @ b
     else:
         parts = [_wide(a[n : n + step].reshape(-1, depth)) @ b[0] for n in range(0, len(a), step)]
         found = np.concatenate(parts)
     return np.asarray(found).reshape([x.extent for x in p.kept])
-
-
-def _size(axes: Sequence[Axis]) -> int:
-    return math.prod(a.extent for a in axes)
 
 
 def _wide(array: Array) -> Array:

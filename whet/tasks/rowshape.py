@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from whet.ir.expr import Read, Reduce
+from whet.ir.expr import Read, Reduce, elements
 from whet.ir.tensor import Compute, subexpressions
 
 ROW_LIMIT = 1 << 16
@@ -27,7 +26,7 @@ def common_rows(found: Sequence[Compute]) -> int | None:
 def _fits(stage: Compute, last: Compute, rank: int) -> bool:
     if stage.shape[:rank] != last.shape[:rank]:
         return False
-    inside = math.prod(a.extent for a in stage.axes[rank:])
+    inside = elements(stage.axes[rank:])
     terms = list(subexpressions(stage.body))
     if any(isinstance(e, Reduce) for e in terms):
         if inside != 1:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from whet.core.digest import digest_text
-from whet.ir.expr import Reduce
+from whet.ir.expr import Reduce, elements
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, describe, stages, subexpressions
 
@@ -53,7 +52,7 @@ class Task:
         for stage in stages(self.outputs):
             if isinstance(stage, Compute):
                 reduces = [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]
-                terms = sum(math.prod(a.extent for a in e.axes) for e in reduces)
+                terms = sum(elements(e.axes) for e in reduces)
                 total += stage.type.size * (1 + 2 * terms)
         return total
 
