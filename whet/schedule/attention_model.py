@@ -22,6 +22,8 @@ from whet.schedule.work import fork_join_ns, halvings, shared_out
 
 STREAMED = 0.6
 """What arrives from the second cache while tiles are computed, against what could."""
+FELT = 0.05
+"""What a wait costs that falls into time that the core is busy."""
 TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 10
@@ -102,10 +104,14 @@ def _tiles(g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block
     loads = (mr + nv * rates.load_passes(lanes, bits)) / rates.loads
     cycle = np.maximum(np.maximum(fma, loads), rates.latency)
     count = -(-block // mr) * -(-g.column.extent // (nv * lanes))
-    panel = g.depth.extent * nv * lanes * g.reduce.dtype.itemsize
-    # A panel that every tile reads anew from the second cache must arrive as fast as it is used.
-    arrival = np.where(panel <= target.l1d_bytes // 2, 0.0, panel / (STREAMED * rates.l2_bytes))
-    tile = np.maximum(cycle * g.depth.extent, arrival) + TILE_CYCLES + mr * nv * passes * 2
+    item = g.depth.extent * g.reduce.dtype.itemsize
+    panel, near = item * nv * lanes, item * (nv * lanes + mr)
+    # A panel that every tile reads anew from the second cache must arrive as fast as it is used;
+    # where there is time for that, it is still felt.
+    arrival = np.where(near <= target.l1d_bytes // 2, 0.0, panel / (STREAMED * rates.l2_bytes))
+    busy = cycle * g.depth.extent
+    tile = np.maximum(busy, arrival) + FELT * np.minimum(busy, arrival)
+    tile = tile + TILE_CYCLES + mr * nv * passes * 2
     result: Array = count * tile
     return result
 
