@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import run_native
+from whet.codegen.llvm.function import FunctionWriter
+from whet.codegen.llvm.module import Module
 from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
 from whet.core.errors import NoCodeError
 from whet.core.types import Array
@@ -44,6 +46,12 @@ def check(*body: Stmt) -> None:
 
 def each(*body: Stmt, kind: str = "serial") -> Loop:
     return Loop(i, as_expr(12), body, kind)  # type: ignore[arg-type]
+
+
+def test_names_are_fresh_whatever_the_hints() -> None:
+    writer = FunctionWriter(Module(), "f", "")
+    names = [writer.fresh(hint) for _ in range(150) for hint in ("j", "j1", "j11", "v")]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("kind", ["serial", "parallel", "unroll", "vector"])

@@ -289,8 +289,9 @@ class _Lowering:
         kept: dict[Tensor, tuple[Buffer, Expr]] = {f.first.stage: (self.scores, at)}
         if f.between is not None:
             kept[f.between] = (self.scores, at)
-        tiling = RowTiling(t.lanes, vectors=4, rows_per_step=1)
         several = (r, count) if count > 1 else None
+        # Where other rows fill the time, fewer vectors in flight are less to combine.
+        tiling = RowTiling(t.lanes, vectors=4 if several is None else 2, rows_per_step=1)
         writer = RowWriter(f.rows, tiling, row, kept, several)
         body: tuple[Stmt, ...] = tuple(s for stage in f.rows.stages for s in writer.stage(stage))
         for buffer in writer.scratch:

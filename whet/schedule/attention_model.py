@@ -76,8 +76,8 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     cycles = _tiles(first, target, holes["mr"], holes["nv"], holes["lanes"], block)
     copies = block * first.depth.extent * COPY_CYCLES
     cycles = cycles + np.where(holes["in_place"] > 0, 0.0, copies)
-    vectors = np.full(len(block), 4)
     together = np.array([rows_together(f, int(b)) for b in block])
+    vectors = np.where(together > 1, 2, 4)
     for stage in f.rows.stages:
         row = stage_cycles(f.rows, stage, rates, holes["lanes"], vectors, together)
         cycles = cycles + block * row

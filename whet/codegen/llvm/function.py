@@ -44,8 +44,10 @@ class FunctionWriter:
 
     # ------------------------------------------------------------------------ instructions
     def fresh(self, hint: str = "v") -> str:
+        """A name that no other value has."""
         self.count += 1
-        return f"%{hint}{self.count}"
+        # A hint may end in a digit: the 13th name for j1 is not the 113th for j.
+        return f"%{hint}_{self.count}" if hint[-1].isdigit() else f"%{hint}{self.count}"
 
     def line(self, text: str, level: int = -1) -> None:
         self.scopes[level].lines.append("  " + text)
