@@ -7,14 +7,18 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from tests.build.comparing import TARGET, check_native
+from whet.build.edges import join_edges
 from whet.build.plan import Plan, Step, make_plan
+from whet.build.tasks import graph_steps
 from whet.core.dtypes import f32
 from whet.core.types import Shape, TensorType
 from whet.graph.graph import Graph, apply, make_constant, make_input
 from whet.ops import REGISTRY
 from whet.ops.base import Op
 from whet.schedule.default import default_choice
+from whet.schedule.sketch import Choice, choices
 from whet.tasks.layout import choose_layouts
+from whet.tasks.task import Task
 
 
 def conv(strides: int, pads: Shape, dilation: int, groups: int) -> Op:
@@ -155,3 +159,53 @@ def test_conversions_read_the_callers_array() -> None:
     assert len(copied.given) == 1
     assert not multiplied.given
     assert not left.given
+
+
+def planned(graph: Graph, threads: int) -> list[Step]:
+    return list(graph_steps(graph, TARGET, threads, "real"))
+
+
+def test_many_images_are_converted_where_they_are_used() -> None:
+    """Between three kernels the whole batch would leave the caches."""
+    graph = weighted(conv(2, (1,) * 4, 1, 4), (16, 64, 56, 56), (128, 16, 3, 3))
+    (step,) = planned(graph, 2)
+    assert default_choice(step.task, TARGET, 2).sketch.name == "slabs"
+    assert {t.name for t in step.task.given} == {"x0"}
+    assert not step.task.borders
+
+
+def test_one_image_is_converted_before() -> None:
+    graph = weighted(conv(2, (1,) * 4, 1, 4), (1, 64, 56, 56), (128, 16, 3, 3))
+    assert [bool(step.nodes) for step in planned(graph, 2)] == [False, True, False]
+
+
+class Cheap:
+    """Prices at which fewer kernels are always better."""
+
+    def __call__(self, task: Task) -> float:
+        return 1.0
+
+    def round_trip(self, nbytes: int) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_joined_steps_compute_the_same(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.build.kernels.Prices", lambda *_: Cheap())
+    monkeypatch.setattr("whet.schedule.default.choices", _only_slabs)
+    graph = weighted(conv(1, (1, 0, 2, 1), 1, groups), (3, 16, 9, 7), (24, 16 // groups, 3, 2))
+    (step,) = planned(graph, 1)
+    assert isinstance(step, Step)
+    check(graph)
+
+
+def _only_slabs(*given: object) -> list[Choice]:
+    return [c for c in choices(*given) if c.sketch.name == "slabs"]  # type: ignore[arg-type]
+
+
+def test_an_input_that_is_also_added_is_not_joined() -> None:
+    one = weighted(conv(1, (1,) * 4, 1, 1), (4, 16, 9, 9), (16, 16, 3, 3))
+    (x,), (y,) = one.inputs, one.outputs
+    graph = Graph((x,), apply(REGISTRY["add"](), y, x), ("y",))
+    steps = make_plan(graph).steps
+    assert join_edges(steps, Cheap()) == list(steps)

@@ -99,7 +99,9 @@ class _Builder:
         from whet.schedule.default import default_schedule
 
         schedule = self.schedule or default_schedule(self.target, self.threads.count, self.numerics)
-        maker = KernelMaker(self.target, schedule, checked=self.checked)
+        maker = KernelMaker(
+            self.target, schedule, self.threads.count, self.numerics, checked=self.checked
+        )
         pieces, plans, reasons = plan_graph(graph, maker)
         steps: list[NativeStep | LoneStep] = []
         for number, piece in enumerate(pieces):

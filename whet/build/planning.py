@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from whet.build.edges import join_edges
 from whet.build.kernels import KernelMaker
 from whet.build.plan import AnyStep, Plan, Step, make_plan
 from whet.build.refusals import why_not_native
@@ -39,7 +40,7 @@ def plan_pieces(
             continue
         plan = make_plan(piece.graph)
         steps: list[AnyStep] = []
-        for step in plan.steps:
+        for step in join_edges(plan.steps, maker.prices):
             try:
                 steps += possible_steps(step, maker)
             except NoCodeError as error:

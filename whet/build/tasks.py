@@ -16,7 +16,8 @@ from whet.schedule.default import default_schedule
 
 def graph_steps(graph: Graph, target: Target, threads: int, numerics: Numeric) -> Iterator[Step]:
     """The steps of a graph that have a task, in the order in which they run."""
-    maker = KernelMaker(target, default_schedule(target, threads, numerics))
+    schedule = default_schedule(target, threads, numerics)
+    maker = KernelMaker(target, schedule, threads, numerics)
     _, plans, _ = plan_graph(expand_composites(graph), maker)
     for plan in plans.values():
         yield from (step for step in plan.steps if isinstance(step, Step))

@@ -81,7 +81,8 @@ def kernel_views(
 ) -> tuple[KernelView, ...]:
     """The kernels of a graph in the order of their first call."""
     graph = expand_composites(graph)
-    maker = KernelMaker(target, default_schedule(target, threads, numerics))
+    schedule = default_schedule(target, threads, numerics)
+    maker = KernelMaker(target, schedule, threads, numerics)
     _, plans, _ = plan_graph(graph, maker)
     steps = [step for plan in plans.values() for step in plan.steps]
     names: dict[str, list[str]] = {}

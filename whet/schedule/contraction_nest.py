@@ -15,7 +15,7 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Read, as_expr
-from whet.ir.program import Buffer, Store
+from whet.ir.program import Buffer, LoopKind, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction
@@ -36,9 +36,12 @@ from whet.schedule.tile import cut_of
 
 
 def contraction_nests(
-    c: Contraction, target: Target, threads: int, holes: Population
+    c: Contraction, target: Target, threads: int, holes: Population, images: int = 1
 ) -> tuple[Statement, ...]:
-    """The statements of all candidates."""
+    """The statements of all candidates.
+
+    With several images, these and the batch are shared out, and the rest is one after the other.
+    """
     count = len(holes["mr"])
     nothing = np.zeros(count, np.int64)
     pack, terms, way = (np.asarray(holes.get(n, nothing)) for n in ("pack", "terms", "pack_b"))
@@ -51,7 +54,7 @@ def contraction_nests(
     for kind in np.unique(kinds, axis=0):
         rows = np.flatnonzero((kinds == kind).all(axis=1))
         part = {name: column[rows] for name, column in holes.items()}
-        found += _Nest(c, part, rows, *map(int, kind)).statements()
+        found += _Nest(c, part, images, rows, *map(int, kind)).statements()
     return tuple(found)
 
 
@@ -59,8 +62,10 @@ class _Nest:
     """Candidates that have the same structure: what happens to b and a, how sums are cut."""
 
     def __init__(
-        self, c: Contraction, holes: Population, rows: Array, way: int, pack: int, terms: int
-    ) -> None:
+        self, c: Contraction, holes: Population, images: int, rows: Array, way: int, pack: int,
+        terms: int,
+    ) -> None:  # fmt: skip
+        self.images = images
         self.c, self.rows, self.way, self.copied = c, rows, way, bool(pack)
         self.cut = cut_of([k.extent for k in c.k_axes], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
@@ -120,10 +125,13 @@ class _Nest:
         jj = Level("jj", self.ppc, "serial", self._column(clipped(1, self.panels, self.ppc)))
         times = self.tpb - 1 if self.fused else self.tpb
         io = Level("io", times, "serial", self._row(clipped(1, self.tiles, self.tpb)))
+        kind: LoopKind = "parallel" if self.images == 1 else "serial"
+        repeated = [Level("image", self.images, "parallel", {})] if self.images > 1 else []
         return [
+            *repeated,
             Level("batch", c.batch, "parallel", digits(1, c.outer)),
-            Level("block", blocks, "parallel", self._row(number)),
-            Level("chunk", chunks, "parallel", self._column(panel)),
+            Level("block", blocks, kind, self._row(number)),
+            Level("chunk", chunks, kind, self._column(panel)),
             *((io, jj) if self.copied else (jj, io)),
         ]
 

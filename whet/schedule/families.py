@@ -20,6 +20,8 @@ from whet.schedule import (
     rows,
     rows_model,
     rows_nest,
+    slabs,
+    slabs_model,
     sliding,
     sliding_model,
     sliding_nest,
@@ -85,6 +87,17 @@ add_sketch(
         winograd_model.direct_costs,
         contraction_lowering.lower_contraction,
         contraction_nest.contraction_nests,
+    )
+)
+add_sketch(
+    Family(
+        "slabs",
+        slabs.find_slabs,
+        contraction.Tiling,
+        slabs_model.slab_holes,
+        slabs_model.slab_costs,
+        slabs.lower_slabs,
+        slabs_model.slab_nests,
     )
 )
 add_sketch(

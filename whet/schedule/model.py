@@ -17,12 +17,12 @@ from whet.core.dtypes import DType
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import affine
-from whet.ir.expr import Read
+from whet.ir.expr import Read, Select
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
 from whet.schedule.rates import rates_of
-from whet.schedule.work import STEP_NS, fork_join_ns
+from whet.schedule.work import STEP_NS, fork_join_ns, lane_step
 
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
@@ -32,6 +32,8 @@ MOST_TILES_THAT_ASK = 64
 more tiles than this the wait for a panel is too small a part to be worth the hints."""
 
 PAGE_BYTES = 4096
+GATHERED = 2.5
+"""Cycles to pick an element under a condition, for windows that step over their image."""
 
 LONGEST_SUM = 128
 """Terms of a running sum, at most: a question of precision, not of speed.
@@ -119,11 +121,21 @@ def _arrival_cycles(
         visits = far * panels * c.depth
         arrival = visits * (12 + 5 * lines)
     else:
-        visits, arrival = 0.0 * panels, 0.45 * elements * np.ones(len(panels))
+        each = GATHERED if _is_gathered(c) else 0.45
+        visits, arrival = 0.0 * panels, each * elements * np.ones(len(panels))
     in_place = arrival / 2 + np.where(tiles > 1, 2.5 * tiles * visits, 0.0)
     copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + 0.6 * elements)
     result: Array = np.where(pack_b == IN_PLACE, in_place, copied)
     return result
+
+
+def _is_gathered(c: Contraction) -> bool:
+    """True when lanes of b are picked one by one, because they stand under a condition and are
+    no neighbours."""
+    if not isinstance(c.b, Select):
+        return False
+    reads = [e for e in subexpressions(c.b) if isinstance(e, Read)]
+    return any(lane_step(e, c.vector) not in (0, 1) for e in reads)
 
 
 def _reduced_step(c: Contraction) -> int:

@@ -53,10 +53,21 @@ def turned_copy(
     Both axes come with what stands for them in `at` and `value`.
     """
     size = tile_size(column[0].extent, depth[0].extent, lanes)
-    if size == 1:
-        return None
+    return None if size == 1 else turned_tiles(store, at, value, column, depth, size)
+
+
+def turned_tiles(
+    store: Buffer,
+    at: Sequence[Expr],
+    value: Expr,
+    column: tuple[Axis, Expr],
+    depth: tuple[Axis, Expr],
+    size: int,
+) -> Stmt:
+    """The same with square tiles of a size that neither axis is shorter than."""
     i, lane, ko, co = Var("ti"), Var("lane"), Var("ko"), Var("co")
-    first_k, first_c = start_of(ko, size, depth[0].extent), co * size
+    first_k = start_of(ko, size, depth[0].extent)
+    first_c = start_of(co, size, column[0].extent)
     reading: dict[Expr, Expr] = {depth[1]: first_k + lane, column[1]: first_c + i}
     writing: dict[Expr, Expr] = {depth[1]: first_k + i, column[1]: first_c + lane}
     tile = Buffer("turned", (size, size), store.dtype, scope="register")
@@ -66,7 +77,7 @@ def turned_copy(
         Transpose(tile),
         _rows(i, lane, size, Store(store, to, tile[i, lane])),
     ))  # fmt: skip
-    columns = loop(co, column[0].extent // size, body)
+    columns = loop(co, -(-column[0].extent // size), body)
     return loop(ko, -(-depth[0].extent // size), columns)
 
 

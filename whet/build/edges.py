@@ -1,0 +1,88 @@
+"""Conversions at the model's edges made part of the kernel between them, where that is cheaper.
+
+near = x as channels last;  out = conv(near, w);  y = out as rows        (three steps)
+    ->   y = conv(x, w)                          (one step, which converts slab by slab)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from whet.build.placement import Storage
+from whet.build.plan import AnyStep, LoopStep, Step
+from whet.ir.program import Buffer
+from whet.ir.tensor import Tensor
+from whet.schedule.slabs import find_slabs
+from whet.tasks.task import Task
+
+
+class Price(Protocol):
+    """What is expected to be how expensive, in nanoseconds."""
+
+    def __call__(self, task: Task) -> float:
+        """The kernel of a task alone, which finds its inputs nearby."""
+
+    def round_trip(self, nbytes: int) -> float:
+        """Values of that size, from one kernel to the next."""
+
+
+def join_edges(steps: Sequence[AnyStep], price: Price) -> list[AnyStep]:
+    """The steps with conversions joined to the one step that reads or writes what they convert."""
+    uses = Counter(storage for step in steps for storage in _storages(step))
+    copies = [s for s in steps if isinstance(s, Step) and not s.nodes]
+    arriving = {_target(s): s for s in copies if uses[_target(s)] == 2}
+    leaving = {_source(s): s for s in copies if uses[_source(s)] == 2}
+    gone: set[AnyStep] = set()
+    joined: dict[AnyStep, Step] = {}
+    for step in steps:
+        if not isinstance(step, Step) or not step.nodes or len(step.task.outputs) != 1:
+            continue
+        moving = [t for t in step.task.inputs if t not in step.task.constants]
+        first = arriving.get(step.storages[moving[0]]) if len(moving) == 1 else None
+        last = leaving.get(step.storages[step.task.outputs[0]])
+        if first is None or last is None:
+            continue
+        made = _joined(first, step, last)
+        if find_slabs(made.task) and price(made.task) < _apart(first, step, last, price):
+            joined[step] = made
+            gone |= {first, last}
+    return [joined.get(step, step) for step in steps if step not in gone]
+
+
+def _joined(first: Step, step: Step, last: Step) -> Step:
+    """The step between the memory that the first reads and that the last writes."""
+    (x,) = (t for t in step.task.inputs if t not in step.task.constants)
+    (y,) = step.task.outputs
+    (source,), (target,) = first.task.inputs, last.task.outputs
+    places: Mapping[Tensor, Buffer] = {
+        x: first.task.buffers[source],
+        y: last.task.buffers[target],
+    }
+    buffers = {
+        t: Buffer(b.name, b.shape, b.dtype, places.get(t, b).strides, places.get(t, b).offset)
+        for t, b in step.task.buffers.items()
+    }
+    given = frozenset({x}) if source in first.task.given else frozenset[Tensor]()
+    task = Task(step.task.outputs, buffers, step.task.constants, {}, given)
+    ends = {x: first.storages[source], y: last.storages[target]}
+    return Step(task, {**step.storages, **ends}, step.name, step.nodes)
+
+
+def _apart(first: Step, step: Step, last: Step, price: Price) -> float:
+    """What three steps are expected to cost, with what goes out and comes back between them."""
+    between = price.round_trip(_target(first).nbytes + _source(last).nbytes)
+    return between + sum(price(s.task) for s in (first, step, last))
+
+
+def _storages(step: AnyStep) -> set[Storage]:
+    return set(step.storages if isinstance(step, LoopStep) else step.storages.values())
+
+
+def _source(copy: Step) -> Storage:
+    return copy.storages[copy.task.inputs[0]]
+
+
+def _target(copy: Step) -> Storage:
+    return copy.storages[copy.task.outputs[0]]
