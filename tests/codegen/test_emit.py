@@ -75,6 +75,21 @@ def test_only_the_first_lanes_count(step: int, count: int, checked: bool) -> Non
     np.testing.assert_array_equal(got, run(program, (X,))[0])
 
 
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("first", range(-3, 4))
+@pytest.mark.parametrize("step", [1, 2])
+def test_some_lanes_count(step: int, first: int, checked: bool) -> None:
+    """A vector that begins before the elements, or ends behind them: reads at both edges of
+    memory, even and odd ones."""
+    at = i * step + first
+    value = select((at >= 0) & (at < 12), x[at], const(7.0, f32))
+    zero = Loop(i, as_expr(12), (Store(y, (i,), const(0.0, f32)),), "vector")
+    some = Loop(i, as_expr(16), (If((i >= 1) & (i < 12), (Store(y, (i,), value),)),), "vector")
+    program = Program("kernel", (x,), (y,), (zero, some))
+    (got,) = run_native(program, [X], checked=checked)
+    np.testing.assert_array_equal(got, run(program, (X,))[0])
+
+
 def test_lanes_that_count_are_neighbours() -> None:
     apart = Loop(i, as_expr(16), (If(i < 4, (Store(y, (i * 3,), x[0]),)),), "vector")
     with pytest.raises(NoCodeError, match="not neighbours"):

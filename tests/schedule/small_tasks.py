@@ -181,9 +181,11 @@ def check_kernel(kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array]) -> 
     np.testing.assert_allclose(found, want.reshape(-1), rtol=1e-4, atol=1e-5)
 
 
-def check_native(kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array], t: Target) -> None:
+def check_native(
+    kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array], t: Target, *, at_end: bool = True
+) -> None:
     """The kernel, run natively between forbidden pages, gives what the task means."""
-    memory = GuardedMemory(at_end=True)
+    memory = GuardedMemory(at_end=at_end)
     table = [memory.copy(argument(a, task, arrays), a.type) for a in kernel.arguments]
     results = [memory.empty(o.type) for o in task.outputs]
     table += [*results, *(memory.empty(b.type) for b in kernel.program.workspace)]

@@ -74,7 +74,16 @@ def sharing(channels: int, rows: int) -> Task:
     return make_task(compute((5, rows, 24), value, "y"))
 
 
+def planes(stride: int, width: int) -> Task:
+    """A window of which what lies outside can be left out."""
+    x, p, q = placeholder((3, 9, width), f32, "x"), reduce_axis(3, "p"), reduce_axis(3, "q")
+    place = lambda c, i, j: (c, i * stride + p - 1, j * stride + q - 1)
+    value = lambda c, i, j: max_(guarded_read(x, place(c, i, j), float("-inf")), p, q)
+    return make_task(compute((3, -(-9 // stride), -(-width // stride)), value, "y"))
+
+
 CASES = {
+    "planes": (planes(1, 20), planes(2, 50), planes(1, 200), planes(2, 9)),
     "sharing": (sharing(4, 3), sharing(20, 2)),
     "sliding": (sliding(1, 20), sliding(2, 50), sliding(1, 200), sliding(2, 9)),
     **{name: (make(9, 20, 11),) for name, make in TASKS.items()},

@@ -17,6 +17,9 @@ from whet.schedule import (
     contraction_lowering,
     contraction_nest,
     model,
+    planar,
+    planar_model,
+    planar_nest,
     rows,
     rows_model,
     rows_nest,
@@ -165,6 +168,17 @@ add_sketch(
         sliding_model.sliding_costs,
         sliding.lower_sliding,
         sliding_nest.sliding_nests,
+    )
+)
+add_sketch(
+    Family(
+        "planar",
+        planar.find_planar,
+        planar.PlanarTiling,
+        planar_model.planar_holes,
+        planar_model.planar_costs,
+        planar.lower_planar,
+        planar_nest.planar_nests,
     )
 )
 add_sketch(

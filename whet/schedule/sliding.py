@@ -23,7 +23,7 @@ first cache until the window has passed over them; otherwise it is one row of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +48,7 @@ from whet.schedule.work import lane_step
 from whet.tasks.task import Task
 from whet.tasks.windows import (
     MOST_SLIDES,
+    Slide,
     Window,
     only_axis,
     outside_adds_nothing,
@@ -111,16 +112,11 @@ class Sliding(Windowed):
 
     def ends(self, px: int) -> tuple[int, int]:
         """How many tiles of px pixels at either end of a row reach beyond the image."""
-        slide, end = self.columns, self.image_width
-        starts = [min(k * px, self.width - px) for k in range(-(-self.width // px))]
-        left = sum(x * slide.step + slide.low < 0 for x in starts)
-        right = sum((x + px - 1) * slide.step + slide.high >= end for x in starts)
-        return left, right
+        return self.columns.ends(px, self.image_width)
 
     def middle(self, px: int) -> tuple[int, int]:
         """The first of the tiles that lie inside, and how many there are."""
-        left, right = self.ends(px)
-        return left, max(0, -(-self.width // px) - left - right)
+        return self.columns.middle(px, self.image_width)
 
     def spatial(self) -> Spatial:
         """The same as a stage whose reads need no conditions."""
@@ -156,7 +152,7 @@ def find_sliding(task: Task) -> Sliding | None:
     image = address_form(task.buffers[window.read.tensor], window.read.indices)
     if vector is None or any(vector is s.axis for s in window.slides):
         return None
-    if image.coefficient(vector) != 1 or not _means_nothing_outside(window, output):
+    if image.coefficient(vector) != 1 or not means_nothing_outside(window, output):
         return None
     if rows is not None and only_axis(rows.tap) is None:
         return None
@@ -166,7 +162,7 @@ def find_sliding(task: Task) -> Sliding | None:
     return found if _lanes_are_neighbours(found) else None
 
 
-def _means_nothing_outside(window: Window, stage: Compute) -> bool:
+def means_nothing_outside(window: Window, stage: Compute) -> bool:
     """True when a tap outside of the image leaves the reduction as it is."""
     if window.outside is None or outside_adds_nothing(window, stage):
         return True
@@ -248,18 +244,10 @@ class _Tiles:
         """All tiles of a row of the segment: those at its ends one by one."""
         if self.s.rows is not None:
             self.where[self.s.rows.axis] = row
-        px, width = self.t.px, self.s.width
-        tiles = -(-width // px)
-        first, inside = self.s.middle(px)
-        io = Var("io")
-        made: list[Stmt] = [
-            self.tile(segment, as_expr(min(k * px, width - px)), at_end=True) for k in range(first)
-        ]
-        if inside:
-            start = start_of(first + io, px, width)
-            made.append(loop(io, inside, self.tile(segment, start, at_end=False)))
-        return [*made, *(self.tile(segment, as_expr(min(k * px, width - px)), at_end=True)
-                         for k in range(first + inside, tiles))]  # fmt: skip
+        return along_tiles(
+            self.s.columns, self.t.px, self.s.image_width, Var("io"),
+            lambda start, at_end: [self.tile(segment, start, at_end=at_end)],
+        )  # fmt: skip
 
     def tile(self, segment: Segment, start: Expr, *, at_end: bool) -> Stmt:
         """The tile from a pixel on, of all panels of the step."""
@@ -307,6 +295,19 @@ class _Tiles:
 
     def pixels(self, body: Stmt) -> Stmt:
         return loop(self.i, self.t.px, body, kind="unroll")
+
+
+def along_tiles(
+    slide: Slide, size: int, extent: int, io: Var, tile: Callable[[Expr, bool], list[Stmt]]
+) -> list[Stmt]:
+    """All tiles along an axis: those that reach beyond the image one by one, a loop between."""
+    starts = slide.starts(size)
+    first, inside = slide.middle(size, extent)
+    made = [stmt for x in starts[:first] for stmt in tile(as_expr(x), True)]
+    if inside:
+        start = start_of(first + io, size, slide.axis.extent)
+        made.append(loop(io, inside, *tile(start, False)))
+    return [*made, *(stmt for x in starts[first + inside :] for stmt in tile(as_expr(x), True))]
 
 
 def code_length(s: Sliding, px: int, nv: int, terms: int) -> int:

@@ -41,6 +41,23 @@ class Slide:
         last = self.axis.extent - 1 + self.high // self.step
         return max(0, -(self.low // self.step), last - extent // self.step + 1)
 
+    def starts(self, size: int) -> list[int]:
+        """Where tiles of `size` positions begin; the last one is moved back to end at the edge."""
+        width = self.axis.extent
+        return [max(0, min(k * size, width - size)) for k in range(-(-width // size))]
+
+    def ends(self, size: int, extent: int) -> tuple[int, int]:
+        """How many tiles at either end see more than an image of this extent."""
+        starts = self.starts(size)
+        left = sum(x * self.step + self.low < 0 for x in starts)
+        right = sum((x + size - 1) * self.step + self.high >= extent for x in starts)
+        return left, right
+
+    def middle(self, size: int, extent: int) -> tuple[int, int]:
+        """The first of the tiles that lie inside, and how many there are."""
+        left, right = self.ends(size, extent)
+        return left, max(0, -(-self.axis.extent // size) - left - right)
+
 
 @dataclass(frozen=True, eq=False)
 class Window:

@@ -161,9 +161,9 @@ class _StatementWriter:
         if isinstance(condition, Const):
             self.block(then if condition.value else other)
             return
-        count = self.values.first_lanes(condition)
-        if count is not None and not other:
-            self.in_first_lanes(then, count)
+        run = self.values.lanes_where(condition)
+        if run is not None and not other:
+            self.in_some_lanes(then, run)
             return
         decided = self.values.evaluate(condition)
         require_code(not decided.lanes, "a branch that depends on the lane of a vector")
@@ -173,12 +173,12 @@ class _StatementWriter:
         if negated is not None:
             self.branch(negated, other)
 
-    def in_first_lanes(self, body: Sequence[Stmt], count: int) -> None:
-        """Stores that take place in the first lanes of the vector loop around."""
+    def in_some_lanes(self, body: Sequence[Stmt], run: range) -> None:
+        """Stores that take place in some lanes of the vector loop around."""
         for stmt in body:
             require_code(isinstance(stmt, Store), "a branch that depends on the lane of a vector")
             assert isinstance(stmt, Store)
-            self.values.store_first(stmt.buffer, stmt.indices, stmt.value, count)
+            self.values.store_some(stmt.buffer, stmt.indices, stmt.value, run)
 
     def branch(self, decided: Operand, body: Sequence[Stmt]) -> None:
         self.function.open_branch()

@@ -2,7 +2,7 @@
 
 Inside a vector loop an expression that depends on the loop's variable becomes a vector.  A
 read whose address moves by one element per lane is a vector load, by none a scalar load that
-is broadcast, and anything else is gathered lane by lane.  Where only the first lanes count
+is broadcast, and anything else is gathered lane by lane.  Where only some lanes count
 (`lane < 7`), memory is read and written under a mask and the others are left alone.
 """
 
@@ -52,6 +52,7 @@ class ValueWriter(IndexWriter):
         self.streams = False
         """Whether a store went past the caches."""
         self.memo: dict[tuple[Expr, bool], Operand] = {}
+        self.runs: dict[tuple[Expr, int], range | None] = {}
 
     def evaluate(self, e: Expr) -> Operand:
         """The value of an expression of a new statement: memory may have changed."""
@@ -250,16 +251,29 @@ class ValueWriter(IndexWriter):
         return self.f.binary("udiv", nbytes, literal(size, i64))
 
     # ------------------------------------------------------------------------------- masks
-    def first_lanes(self, condition: Expr) -> int | None:
-        """n for the condition `lane < n` on the lanes of the vector loop around."""
-        match condition:
-            case Binary(op="lt", left=left, right=Const(value=count)):
-                return int(count) if left is self.lane_var else None
-        return None
+    def lanes_where(self, condition: Expr) -> range | None:
+        """The lanes of the vector loop around for which a condition on the lane alone holds, if
+        they are neighbours."""
+        if isinstance(condition, Binary) and condition.op == "and":
+            left, right = self.lanes_where(condition.left), self.lanes_where(condition.right)
+            if left is None or right is None:
+                return None
+            return range(max(left.start, right.start), min(left.stop, right.stop))
+        if self.lane_var is None or self.symbols(condition) != {self.lane_var}:
+            return None
+        key = (condition, self.lanes)
+        if key not in self.runs:
+            values = [substitute(condition, {self.lane_var: as_expr(n)}) for n in range(self.lanes)]
+            known = all(isinstance(v, Const) for v in values)
+            chosen = [n for n, v in enumerate(values) if isinstance(v, Const) and v.value]
+            run = range(chosen[0], chosen[-1] + 1) if chosen else range(0)
+            self.runs[key] = run if known and len(run) == len(chosen) else None
+        return self.runs[key]
 
-    def masked_load(self, read: Read, other: Const, count: int) -> Operand | None:
-        """The first lanes from neighbouring elements, the others a constant; memory behind
-        the last one that counts is not touched.  None if elements are further than two apart."""
+    def masked_load(self, read: Read, other: Const, run: range) -> Operand | None:
+        """Some lanes from neighbouring elements, the others a constant; memory before the first
+        one that counts and behind the last is not touched.  None if elements are further than
+        two apart."""
         buffer = read.tensor
         if not isinstance(buffer, Buffer) or buffer.scope == "register" or self.limits is not None:
             return None
@@ -268,33 +282,45 @@ class ValueWriter(IndexWriter):
         step, rest = self.per_lane(self.address_form(buffer, read.indices))
         if rest is None or step not in (1, 2):
             return None
+        base, low = rest.constant, rest.constant + step * run.start
+        end = rest.constant + step * (run.stop - 1) + 1
+        even, pairs = base - base % 2, (low - low % 2, end + end % 2)
+        if step == 2 and self.holds(buffer, rest.terms, pairs[0], pairs[1] - pairs[0]):
+            # Pairs of vectors from which even and odd elements are picked are read once.
+            base, (low, end) = even, pairs
         parts = []
         for part in range(step):
             # Elements that no lane takes are left out, so that they read as the constant.
-            inside = (count - 1) * step + 1 - part * self.lanes
-            at = Affine(rest.terms, rest.constant + part * self.lanes)
-            parts.append(self.load_first(buffer, at, other, min(inside, self.lanes)))
+            at = Affine(rest.terms, base + part * self.lanes)
+            inside = range(max(0, low - at.constant), min(self.lanes, end - at.constant))
+            parts.append(self.load_some(buffer, at, other, inside))
         if step == 1:
             return parts[0]
-        picks = ", ".join(f"i32 {n * step}" for n in range(self.lanes))
+        first = rest.constant - base
+        picks = ", ".join(f"i32 {first + n * step}" for n in range(self.lanes))
         text = f"shufflevector {parts[0]}, {parts[1]}, <{self.lanes} x i32> <{picks}>"
         return self.f.emit(text, buffer.dtype, self.lanes)
 
-    def load_first(self, buffer: Buffer, at: Affine, other: Const, count: int) -> Operand:
-        """That many neighbouring elements, and a constant in the other lanes."""
+    def load_some(self, buffer: Buffer, at: Affine, other: Const, run: range) -> Operand:
+        """Neighbouring elements in some lanes, and a constant in the others."""
         fill = literal(other.value, buffer.dtype, self.lanes)
-        if count <= 0:
+        if not run:
             return fill
+        key = ("load", buffer, at, self.lanes, run, other)
+        known = self.f.scopes[self.here].known
+        if key in known:
+            return known[key]
         vector = llvm_type(buffer.dtype, self.lanes)
         pointer = self.pointer(buffer, at, self.here)
         name = f"llvm.masked.load.{self.f.type_suffix(buffer.dtype, self.lanes)}.p0"
-        mask = self.mask(count)
+        mask = self.mask(run)
         self.f.module.declare(name, vector, "ptr", "i32", mask.type, vector)
         text = f"ptr {pointer}, i32 {buffer.dtype.itemsize}, {mask}, {fill}"
-        return self.f.emit(f"call {vector} @{name}({text})", buffer.dtype, self.lanes)
+        known[key] = self.f.emit(f"call {vector} @{name}({text})", buffer.dtype, self.lanes)
+        return known[key]
 
-    def store_first(self, buffer: Buffer, indices: Sequence[Expr], value: Expr, count: int) -> None:
-        """A store that takes place in the first lanes only."""
+    def store_some(self, buffer: Buffer, indices: Sequence[Expr], value: Expr, run: range) -> None:
+        """A store that takes place in some lanes only."""
         require_code(buffer.scope == "memory" and buffer.dtype is not bool_,
                      f"some lanes of {buffer.type} in {buffer.scope}")  # fmt: skip
         step, rest = self.per_lane(self.address_form(buffer, indices))
@@ -303,18 +329,18 @@ class ValueWriter(IndexWriter):
         assert rest is not None
         stored = self.f.splat(self.evaluate(value), self.lanes)
         if self.limits is not None:
-            for lane in range(count):
+            for lane in run:
                 self.check(buffer, self.in_lane(indices, lane))
         pointer = self.pointer(buffer, rest, self.here)
         name = f"llvm.masked.store.{self.f.type_suffix(buffer.dtype, self.lanes)}.p0"
-        mask = self.mask(count)
+        mask = self.mask(run)
         self.f.module.declare(name, "void", stored.type, "ptr", "i32", mask.type)
         size = buffer.dtype.itemsize
         self.f.line(f"call void @{name}({stored}, ptr {pointer}, i32 {size}, {mask})")
         self.forget(buffer)
 
-    def mask(self, count: int) -> Operand:
-        flags = ", ".join(f"i1 {str(n < count).lower()}" for n in range(self.lanes))
+    def mask(self, run: range) -> Operand:
+        flags = ", ".join(f"i1 {str(n in run).lower()}" for n in range(self.lanes))
         return Operand(f"<{flags}>", bool_, self.lanes)
 
     def prefetch(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
@@ -377,9 +403,11 @@ class ValueWriter(IndexWriter):
             case Binary():
                 return self.infix(e)
             case Select(condition=condition, then=then, other=other):
-                count = self.first_lanes(condition)
-                if count is not None and isinstance(then, Read) and isinstance(other, Const):
-                    masked = self.masked_load(then, other, count)
+                run = self.lanes_where(condition)
+                if run is not None and len(run) == self.lanes:
+                    return self.value(then)
+                if run is not None and isinstance(then, Read) and isinstance(other, Const):
+                    masked = self.masked_load(then, other, run)
                     if masked is not None:
                         return masked
                 chosen = self.value(condition)
