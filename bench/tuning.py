@@ -7,7 +7,8 @@ transfer   two shapes of a class are tuned; a third gets a schedule from their r
            which takes turns with its own tuned kernel, and with the default
 template   examples/matmul_template.py against whet's own sketches
 einsum     contractions that nobody prepared for, with epilogues of their own: the whole model's
-           time, as users call it, by the roofline of its arithmetic and of its inputs and outputs
+           time, as users call it, by the roofline of its arithmetic, sums and epilogue, and of its
+           inputs and outputs; beside it, by the roofline of the sums alone
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from whet.db.store import Database
 from whet.measure.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.schedule.default import default_choice
-from whet.tune.roofline import least_seconds
+from whet.tune.roofline import arithmetic, least_seconds
 from whet.tune.schedule import choose
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget
@@ -196,24 +197,36 @@ def measure_einsum(
     for position, contraction in enumerate(CONTRACTIONS):
         use_database(folder / f"einsum{position}.db")
         network = contraction.written(folder)
-        tuned = tune(tasks_of(network.path, threads), threads, Budget(trials=trials))
+        tasks = tasks_of(network.path, threads)
+        operations = sum(t.count * arithmetic(t.task) for t in tasks)
+        tuned = tune(tasks, threads, Budget(trials=trials))
         values = network.sample()
         with Peer("whet_into", threads) as own:
             own.load(str(network.path), values)
             nbytes = sum(a.nbytes for a in (*values.values(), *own.run()))
             time_ = take_turns({"whet": own}, settings)["whet"]
-        least = least_seconds(contraction.operations, nbytes, target, threads)
+        least = least_seconds(operations, nbytes, target, threads)
         share = least / time_.median
+        sums = least_seconds(contraction.operations, nbytes, target, threads) / time_.median
         kernels = "; ".join(f"{r.best_seconds * 1e6:.0f} us {r.schedule}" for r in tuned)
-        report.rows.append({"einsum": str(contraction), "share": share, "least_s": least,
-                            "time": time_, "kernels": kernels})  # fmt: skip
+        report.rows.append({"einsum": str(contraction), "share": share, "share_of_sums": sums,
+                            "least_s": least, "time": time_, "kernels": kernels})  # fmt: skip
         lines.append([str(contraction), str(dict(contraction.extents)), milliseconds(time_),
-                      number(1e3 * least), number(100 * share), kernels])  # fmt: skip
+                      number(1e3 * least), number(100 * share), number(100 * sums),
+                      kernels])  # fmt: skip
         report.goals.append(
             Goal(f"{contraction}, {count(threads)}: share of the roofline", share, 0.7,
                  disturbed=time_.disturbed)
         )  # fmt: skip
-    header = ("equation", "extents", "ms", "roofline ms", "% of roofline", "kernels")
+    header = (
+        "equation",
+        "extents",
+        "ms",
+        "roofline ms",
+        "% of roofline",
+        "% without epilogue",
+        "kernels",
+    )
     report.add_table(f"Contractions with epilogues, {count(threads)}", header, lines)
 
 

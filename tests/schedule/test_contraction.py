@@ -16,9 +16,9 @@ from whet.core.target import PRESETS, detect
 from whet.ir.expr import call
 from whet.ir.program import run
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule.contraction import BESIDE, IN_PLACE, Tiling, find_contraction
+from whet.schedule.contraction import BESIDE, IN_PLACE, Tiling, find_contraction, find_turned
 from whet.schedule.contraction_lowering import lower_contraction
-from whet.schedule.model import LONGEST_SUM, best_tiling, contraction_holes
+from whet.schedule.model import LONGEST_SUM, best_tiling, contraction_holes, turned_holes
 from whet.schedule.winograd import find_winograd
 from whet.schedule.winograd_lowering import lower_winograd
 from whet.schedule.winograd_model import best_winograd
@@ -102,6 +102,41 @@ def test_any_tiling_means_the_task(
     check_native(lower_contraction(c, tiling, "k"), task, arrays_for(task, seed), HOST)
 
 
+@given(
+    st.sampled_from(sorted(TASKS)),
+    st.tuples(st.integers(8, 60), st.integers(2, 20), st.integers(2, 30)),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=40)
+def test_lanes_may_run_along_the_other_factor(
+    name: str, sizes: tuple[int, int, int], seed: int
+) -> None:
+    task = TASKS[name](*sizes)
+    c = find_turned(task)
+    if name == "two_reduced":
+        assert c is None
+        return
+    assert c is not None
+    assert c.is_turned
+    assert c.m_axes[-1] is c.stage.vector
+    population = contraction_holes(c, HOST, 2)
+    row = np.random.default_rng(seed).integers(len(population["mr"]))
+    tiling = Tiling(**{hole: int(column[row]) for hole, column in population.items()})
+    check_native(lower_contraction(c, tiling, "k"), task, arrays_for(task, seed), HOST)
+
+
+def test_lanes_stay_along_what_is_contiguous_unless_they_are_idle() -> None:
+    def offered(m: int, n: int) -> int:
+        c = find_turned(product(m, n, 10))
+        assert c is not None
+        return len(turned_holes(c, PRESETS["x86-64-v4"], 2)["mr"])
+
+    assert offered(64, 5) > 0
+    assert offered(51, 33) > 0
+    assert offered(64, 64) == 0
+    assert offered(33, 51) == 0
+
+
 def test_rows_of_a_tile_lie_close_together() -> None:
     c = find_contraction(turned_rows(20, 40, 10))
     assert c is not None
@@ -109,7 +144,7 @@ def test_rows_of_a_tile_lie_close_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "lanes"), [(33, {16, 8}), (32, {16}), (31, {16}), (40, {16, 8})]
+    ("columns", "lanes"), [(33, {16, 8}), (32, {16}), (31, {16}), (40, {16, 8}), (1000, {16})]
 )
 def test_half_vectors_where_whole_ones_would_be_idle(columns: int, lanes: set[int]) -> None:
     c = find_contraction(product(20, columns, 10))

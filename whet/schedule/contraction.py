@@ -6,7 +6,9 @@ structure.  The spatial axes of
     y[...] = epilogue(sum(a[...] * b[...] for k...))
 
 are of three kinds: N axes occur only in b, M axes only in a, batch axes in both.  One N axis is
-contiguous in the output and becomes the vector axis.  The nest is
+contiguous in the output and becomes the vector axis; where it is short, the factors may change
+places, so that lanes run along an axis of the other one and results are stored one by one.  The
+nest is
 
     parallel p over (batch, blocks of rows, chunks of panels):
       for jj in panels of the chunk: for io in tiles of the block:
@@ -55,6 +57,11 @@ class Contraction:
     """The original reduced axes in terms of k_axes."""
 
     @property
+    def is_turned(self) -> bool:
+        """True when lanes are not neighbours in the output."""
+        return self.vector is not self.stage.vector
+
+    @property
     def rows(self) -> int:
         return math.prod(a.extent for a in self.m_axes)
 
@@ -74,6 +81,12 @@ class Contraction:
     def b_is_constant(self) -> bool:
         known = {self.task.buffers[t].name for t in self.task.constants if t in self.task.buffers}
         return all(x.tensor.name in known for x in subexpressions(self.b) if isinstance(x, Read))
+
+    @cached_property
+    def b_is_read_once(self) -> bool:
+        """True when all products with one row read another element of b each."""
+        size = self.batch * self.columns * self.depth
+        return isinstance(self.b, Read) and self.b.tensor.type.size >= size
 
     @cached_property
     def b_is_contiguous(self) -> bool:
@@ -117,11 +130,35 @@ class Tiling:
 
 def find_contraction(task: Task) -> Contraction | None:
     """The contraction that the task is, or None."""
+    stage = _stage_of(task)
+    return None if stage is None or stage.vector is None else _along(task, stage, stage.vector)
+
+
+def find_turned(task: Task) -> Contraction | None:
+    """The contraction with lanes along the longest axis of the factor that is broadcast otherwise.
+
+    y[i, j] = sum(a[i, k] * b[k, j] for k)  with 5 columns j in one vector  ->  lanes along i
+
+    The contiguous axis is then that of neighbouring rows.  None where b consists of windows that
+    overlap, because panels of it would be many times as large.
+    """
+    stage, plain = _stage_of(task), find_contraction(task)
+    if stage is None or plain is None or not plain.m_axes:
+        return None
+    found = _along(task, stage, max(plain.m_axes, key=lambda x: x.extent))
+    return found if found is not None and found.b_is_read_once else None
+
+
+def _stage_of(task: Task) -> FlatStage | None:
+    """The stage of the task, if it has one."""
     if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
         return None
-    stage = flatten_stage(task.outputs[0], task)
-    vector = stage.vector
-    if len(stage.reduces) != 1 or vector is None:
+    return flatten_stage(task.outputs[0], task)
+
+
+def _along(task: Task, stage: FlatStage, vector: Axis) -> Contraction | None:
+    """The contraction with lanes along the axis."""
+    if len(stage.reduces) != 1:
         return None
     (reduce,) = stage.reduces
     if reduce.kind != "sum" or not (isinstance(reduce.value, Binary) and reduce.value.op == "mul"):
@@ -134,7 +171,13 @@ def find_contraction(task: Task) -> Contraction | None:
         return None
     others = [x for x in stage.axes if x is not vector]
     # The rows of a tile are those that lie closest together in a, so that they share its lines.
-    m_axes = tuple(sorted((x for x in others if x not in in_b), key=lambda x: -abs(_step(a, x))))
+    # Where lanes are stored one by one, those of neighbouring rows go to the same lines.
+    m_axes = tuple(
+        sorted(
+            (x for x in others if x not in in_b),
+            key=lambda x: (x is stage.vector, -abs(_step(a, x))),
+        )
+    )
     outer = tuple(x for x in others if x in in_b)
     order = sorted(reduce.axes, key=lambda x: -_step(a, x))
     k_axes, k_values, a = _merge_reduced(order, a)

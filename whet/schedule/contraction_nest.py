@@ -189,16 +189,23 @@ class _Nest:
         strides["chunk"] = step * clipped(self.ppc, self.panels, self.ppc)
         strides["batch"] = step * self.panels
         strides["panel"] = step
-        return Local(strides, step * self.panels * c.batch * c.b.dtype.itemsize)
+        step = step * self.panels
+        for n, axis in reversed(list(enumerate(c.outer))):
+            strides[f"outer{n}"] = step
+            step = step * axis.extent
+        return Local(strides, step * c.b.dtype.itemsize)
 
     # ---------------------------------------------------------------------------------- copies
     def _copy(self) -> Statement:
-        """b into panels, one per parallel step."""
+        """b into panels; steps of the outermost loop are parallel."""
         c = self.c
         value = substitute(c.b, c.k_values)
         store = Store(self.store, (c.vector,), value)
         levels = [
-            Level("batch", c.batch, "parallel", digits(1, c.outer)),
+            *(
+                Level(f"outer{n}", axis.extent, "serial" if n else "parallel", {axis: 1})
+                for n, axis in enumerate(c.outer)
+            ),
             Level("panel", self.panels, "serial" if c.outer else "parallel", self._column(1)),
             *(Level(f"k{n}", k.extent, "serial", {k: 1}) for n, k in enumerate(c.k_axes)),
             Level("lane", self.width, "vector", {c.vector: 1}),

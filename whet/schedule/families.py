@@ -94,6 +94,17 @@ add_sketch(
 )
 add_sketch(
     Family(
+        "turned",
+        contraction.find_turned,
+        contraction.Tiling,
+        model.turned_holes,
+        winograd_model.direct_costs,
+        contraction_lowering.lower_contraction,
+        contraction_nest.contraction_nests,
+    )
+)
+add_sketch(
+    Family(
         "slabs",
         slabs.find_slabs,
         contraction.Tiling,

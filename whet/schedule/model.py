@@ -27,6 +27,12 @@ from whet.schedule.work import STEP_NS, fork_join_ns, lane_step
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
 
+HALF = 1.06
+"""The same where whole vectors would do, but leave more lanes idle."""
+
+SCATTER_CYCLES = 1.5
+"""To store one lane of a vector by itself."""
+
 MOST_TILES_THAT_ASK = 64
 """Weights come from far away, and while several tiles use a panel the next one can arrive.  With
 more tiles than this the wait for a panel is too small a part to be worth the hints."""
@@ -81,6 +87,8 @@ def contraction_costs(
     chains = rates.latency * np.ones_like(fma)
     cycle = np.maximum(np.maximum(fma, loads), chains)
     per_tile = cycle * c.depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
+    if c.is_turned:
+        per_tile = per_tile + SCATTER_CYCLES * mr * width
     work = c.batch * blocks * tpb * chunks * ppc * per_tile
     # The panel is read once per tile: from L1 when it fits, else from further out.  The machine
     # foresees it, and most of the time that it takes does not show.
@@ -95,7 +103,8 @@ def contraction_costs(
     a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / rates.l2_bytes,
                       a_bytes * panels / rates.l3_bytes) * c.batch / 1.5  # fmt: skip
     work = work * _conflict_factor(c, mr, target)
-    work = work * np.where(vector_bits < target.vector_bits, NARROW, 1.0)
+    narrow = HALF if c.columns * c.reduce.dtype.bits >= target.vector_bits else NARROW
+    work = work * np.where(vector_bits < target.vector_bits, narrow, 1.0)
     if not c.b_is_constant:
         lines = np.ceil(width * c.b.dtype.itemsize / 64)
         work = work + c.batch * _arrival_cycles(c, panels, lines, tiles, blocks, holes["pack_b"])
@@ -190,7 +199,7 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     rows: list[tuple[int, ...]] = []
     widths = _lane_counts(c.columns, lanes, full)
     for mr, lanes in product(range(1, min(c.rows, 16) + 1), widths):
-        for nv in range(1, 7):
+        for nv in range(1, 9 if lanes < full else 7):
             if mr * nv + nv + 1 > registers or (nv > 1 and nv * lanes > c.columns):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
@@ -208,13 +217,30 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     return dict(zip(names, table))
 
 
+def turned_holes(c: Contraction, target: Target, threads: int) -> dict[str, Array]:
+    """The same with lanes along another axis, where the contiguous one leaves more of them idle."""
+    found = contraction_holes(c, target, threads)
+    contiguous = c.stage.vector
+    assert contiguous is not None
+    full = max(1, target.vector_bits // c.reduce.dtype.bits)
+    pays = _lane_use(c.columns, full) > 1.05 * _lane_use(contiguous.extent, full)
+    return found if pays else {name: column[:0] for name, column in found.items()}
+
+
+def _lane_use(columns: int, full: int) -> float:
+    """Which part of the lanes is used, at best."""
+    half = max(1, full // 2)
+    return columns / (-(-columns // half) * half)
+
+
 def _lane_counts(columns: int, lanes: int, full: int) -> list[int]:
     """Whole vectors, and half ones where columns would leave many lanes of the last one idle.
 
     33 columns are 3 vectors of 16 lanes, or 5 of 8 lanes, which take as long as 2.5 of the others.
     """
     half = full // 2
-    pays = lanes == full and half >= 4 and -(-columns // half) * half < -(-columns // full) * full
+    whole, narrow = (-(-columns // n) * n for n in (full, max(1, half)))
+    pays = lanes == full and half >= 4 and 16 * narrow <= 15 * whole
     return [lanes, half] if pays else [lanes]
 
 
