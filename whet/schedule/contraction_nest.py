@@ -49,12 +49,12 @@ def contraction_nests(
     ahead = (way == AHEAD) | (not c.b_is_contiguous) | wide
     way = np.where(way == BESIDE, BESIDE, np.where(ahead, AHEAD, IN_PLACE))
     way = np.full(count, AHEAD) if c.b_is_constant else way
-    kinds = np.stack([way, pack, terms], axis=1)
+    kinds = np.stack([way, pack, terms, wide], axis=1)
     found: list[Statement] = []
     for kind in np.unique(kinds, axis=0):
         rows = np.flatnonzero((kinds == kind).all(axis=1))
         part = {name: column[rows] for name, column in holes.items()}
-        found += _Nest(c, part, images, rows, *map(int, kind)).statements()
+        found += _Nest(c, part, images, rows, *map(int, kind[:3])).statements()
     return tuple(found)
 
 
