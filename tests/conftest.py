@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from whet.core.config import process_config
 
 # The same kernels on every machine, also in processes that tests start, and none of the user's
 # tuning records: neither read nor written.
@@ -28,6 +30,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the texts that golden tests compare with, instead of comparing",
     )
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for tuning records of this test alone."""
+    path = tmp_path / "records.db"
+    monkeypatch.setenv("WHET_DB_PATH", str(path))
+    process_config.cache_clear()
+    yield path
+    process_config.cache_clear()
 
 
 @pytest.fixture

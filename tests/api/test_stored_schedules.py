@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 import whet
 from whet.api.engine import Native, default_engine
 from whet.api.tuning import weighted_tasks
-from whet.core.config import process_config
 from whet.core.dtypes import f32
 from whet.core.errors import ArtifactError
 from whet.core.outcomes import Outcome
@@ -28,15 +26,6 @@ from whet.runtime.artifact import read_artifact, write_artifact
 from whet.runtime.schedules import StoredSchedule, decode_schedules, encode_schedules
 from whet.tune.schedule import Schedules
 from whet.tune.space import make_space
-
-
-@pytest.fixture
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    path = tmp_path / "records.db"
-    monkeypatch.setenv("WHET_DB_PATH", str(path))
-    process_config.cache_clear()
-    yield path
-    process_config.cache_clear()
 
 
 def product() -> Graph:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,10 @@ import pytest
 from rich.console import Console
 
 from whet.cli.tune import live_table
-from whet.core.config import process_config
 from whet.db.store import Database
 from whet.tune.report import Report, Status
 
 Whet = Callable[..., Any]
-
-
-@pytest.fixture
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    path = tmp_path / "records.db"
-    monkeypatch.setenv("WHET_DB_PATH", str(path))
-    process_config.cache_clear()
-    yield path
-    process_config.cache_clear()
 
 
 def products(path: Path, *widths: int) -> Path:

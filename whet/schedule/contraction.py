@@ -24,12 +24,11 @@ is needed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from whet.ir.affine import affine, free_symbols
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, as_expr
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, as_expr, elements
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.nest import split_index
@@ -63,7 +62,7 @@ class Contraction:
 
     @property
     def rows(self) -> int:
-        return math.prod(a.extent for a in self.m_axes)
+        return elements(self.m_axes)
 
     @property
     def columns(self) -> int:
@@ -71,11 +70,11 @@ class Contraction:
 
     @property
     def depth(self) -> int:
-        return math.prod(a.extent for a in self.k_axes)
+        return elements(self.k_axes)
 
     @property
     def batch(self) -> int:
-        return math.prod(a.extent for a in self.outer)
+        return elements(self.outer)
 
     @cached_property
     def b_is_constant(self) -> bool:
@@ -203,7 +202,7 @@ def _merge_reduced(order: list[Axis], a: Expr) -> tuple[tuple[Axis, ...], dict[E
     rest = list(order)
     for axis in merged:
         group: list[Axis] = []
-        while math.prod(x.extent for x in group) < axis.extent:
+        while elements(group) < axis.extent:
             group.append(rest.pop(0))
         values.update(split_index(axis, group))
     return merged, values, a

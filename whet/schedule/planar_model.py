@@ -14,9 +14,10 @@ from whet.ir.expr import Binary, elements
 from whet.schedule.model import lanes_for
 from whet.schedule.planar import Planar
 from whet.schedule.rates import rates_of
-from whet.schedule.staged_model import STORE_SLOTS, STRADDLING
+from whet.schedule.staged_model import STRADDLING
 from whet.schedule.work import (
     IN_FLIGHT,
+    STORE_SLOTS,
     halvings,
     lane_step,
     operations,

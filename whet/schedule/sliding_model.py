@@ -28,6 +28,7 @@ from whet.schedule.sliding import (
 from whet.schedule.spatial import loop_kinds
 from whet.schedule.work import (
     IN_FLIGHT,
+    STORE_SLOTS,
     halvings,
     lane_step,
     operations,
@@ -40,8 +41,6 @@ from whet.schedule.work import (
 
 TILE_CYCLES = 3.0
 """Loops and addresses around a tile."""
-STORE_SLOTS = 2.0
-"""Loads that take as long as one store."""
 RELOADED = 0.3
 """What a load of a weight costs that does not stay in its register, though loads have time."""
 ROOM = 8

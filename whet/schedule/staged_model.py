@@ -19,6 +19,7 @@ from whet.schedule.spatial import loop_kinds
 from whet.schedule.staged import Staged, by_columns, copy_of
 from whet.schedule.work import (
     IN_FLIGHT,
+    STORE_SLOTS,
     halvings,
     lane_step,
     operations,
@@ -35,8 +36,6 @@ ROW_CYCLES = 2.0
 """The condition and the addresses of a row that is copied."""
 STRADDLING = 1.6
 """What a load of a whole line costs that begins inside of it, against one that does not."""
-STORE_SLOTS = 2.0
-"""Loads that take as long as one store."""
 PARTING_SLOTS = 1.0
 """The same for what parts a vector's share of even from odd columns."""
 HIDDEN = 0.6

@@ -27,6 +27,8 @@ SERIAL_STEP_NS = 5.0
 """The same where one thread runs them all, one after the other."""
 IN_FLIGHT = 192.0
 """Instructions that the core looks ahead: neighbouring tiles overlap within them."""
+STORE_SLOTS = 2.0
+"""Loads that take as long as one store."""
 SLOTS = {
     "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 10, "exp": 12,
     "log": 23, "tanh": 14, "sigmoid": 16, "erf": 16, "pow": 40, "sin": 250, "cos": 250, "tan": 300,
