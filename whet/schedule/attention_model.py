@@ -26,7 +26,7 @@ FELT = 0.05
 """What a wait costs that falls into time that the core is busy."""
 TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
-MIN_CHAINS = 10
+MIN_CHAINS = 8
 """Sums at once, if there are as many: with fewer, each waits for its last multiply-add."""
 COPY_CYCLES = 0.5
 """To bring an element into a panel."""

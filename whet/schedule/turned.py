@@ -77,8 +77,9 @@ def turned_tiles(
         Transpose(tile),
         _rows(i, lane, size, Store(store, to, tile[i, lane])),
     ))  # fmt: skip
-    columns = loop(co, -(-column[0].extent // size), body)
-    return loop(ko, -(-depth[0].extent // size), columns)
+    # Along k innermost: lines that lie behind each other are read one after the other.
+    down = loop(ko, -(-depth[0].extent // size), body)
+    return loop(co, -(-column[0].extent // size), down)
 
 
 def _rows(i: Var, lane: Var, size: int, store: Store) -> Stmt:
