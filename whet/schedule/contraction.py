@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from whet.ir.affine import affine, free_symbols
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, as_expr, elements
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elements
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.nest import split_index
@@ -139,13 +139,16 @@ def find_turned(task: Task) -> Contraction | None:
     y[i, j] = sum(a[i, k] * b[k, j] for k)  with 5 columns j in one vector  ->  lanes along i
 
     The contiguous axis is then that of neighbouring rows.  None where b consists of windows that
-    overlap, because panels of it would be many times as large.
+    overlap, because panels of it would be many times as large, or where a stands under a condition,
+    which every row of every tile would ask.
     """
     stage, plain = _stage_of(task), find_contraction(task)
     if stage is None or plain is None or not plain.m_axes:
         return None
     found = _along(task, stage, max(plain.m_axes, key=lambda x: x.extent))
-    return found if found is not None and found.b_is_read_once else None
+    if found is None or isinstance(found.a, Select) or not found.b_is_read_once:
+        return None
+    return found
 
 
 def _stage_of(task: Task) -> FlatStage | None:
