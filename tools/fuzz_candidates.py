@@ -4,7 +4,8 @@
 
 Every candidate is built and checked as a search would do it.  Those that are accepted are tried
 again on other inputs, which must agree too: a wrong result that was accepted, or a driver that
-dies, is a failure.  Prints how often each outcome and sketch was.
+dies, is a failure.  Prints what failed and why, and how often each outcome and sketch was.  Small
+tasks have few candidates, so there may be more tasks than asked for.
 """
 
 from __future__ import annotations
@@ -48,13 +49,19 @@ def random_spaces(target: Target, threads: int, seed: int) -> Iterator[Space]:
 
 
 def draw(space: Space, count: int, rng: np.random.Generator) -> list[Candidate]:
-    """Candidates by chance, sketch by sketch."""
-    found = []
+    """Different candidates by chance, sketch by sketch."""
+    found: dict[str, Candidate] = {}
     for number in rng.integers(len(space.tables), size=count):
         table = space.tables[int(number)]
         (row,) = table.intern(table.sample(1, rng))
-        found.append(space.candidate((int(number), int(row))))
-    return list({str(c): c for c in found}.values())
+        candidate = space.candidate((int(number), int(row)))
+        found[str(candidate)] = candidate
+    return [*found.values()]
+
+
+def batched(candidates: list[Candidate], count: int) -> Iterator[list[Candidate]]:
+    for start in range(0, len(candidates), count):
+        yield candidates[start : start + count]
 
 
 def check(
@@ -66,6 +73,9 @@ def check(
         measurer.best[(task.key, target.key, threads)] = 1e-9
     found = first.measure(task, candidates, threads, target)
     outcomes.update(m.outcome.value for m in found)
+    for m in found:
+        if not m.ok:
+            print(f"{m.outcome.value}: {m.candidate}: {m.message}")
     accepted = [m.candidate for m in found if m.ok]
     again = second.measure(task, accepted, threads, target)
     wrong = [m for m in again if m.outcome.value == "wrong_answer"]
@@ -88,16 +98,16 @@ def main() -> int:
     share = -(-given.candidates // given.tasks)
     with Measurer() as first, Measurer(partial(make_example, seed=1)) as second:
         spaces = random_spaces(target, given.threads, given.seed)
-        for number, space in zip(range(given.tasks), spaces):
-            left = share
-            while left > 0:
-                chosen = draw(space, min(BATCH, left), rng)
-                left -= min(BATCH, left)
-                sketches.update(c.sketch for c in chosen)
-                wrong += check(space.task, chosen, given.threads, target, first, second, outcomes)
-            print(f"task {number + 1}: {sum(outcomes.values())} candidates, "
+        tasks = 0
+        while tasks < given.tasks or outcomes.total() < given.candidates:
+            space, tasks = next(spaces), tasks + 1
+            chosen = draw(space, share, rng)
+            sketches.update(c.sketch for c in chosen)
+            for few in batched(chosen, BATCH):
+                wrong += check(space.task, few, given.threads, target, first, second, outcomes)
+            print(f"task {tasks}: {outcomes.total()} candidates, "
                   f"{time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
-    print(f"{sum(outcomes.values())} candidates of {given.tasks} tasks: {dict(outcomes)}")
+    print(f"{outcomes.total()} candidates of {tasks} tasks: {dict(outcomes)}")
     print(f"sketches: {dict(sketches)}")
     print(f"{wrong} wrong results accepted, {outcomes['wrong_answer']} refused")
     return 1 if wrong else 0
