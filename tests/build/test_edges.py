@@ -87,7 +87,7 @@ def test_a_window_over_the_input_needs_no_pass_for_its_border(stride: int) -> No
     graph = weighted(conv(stride, (1,) * 4, 1, 8), (1, 8, 30, 30), (8, 1, 3, 3))
     plan = make_plan(graph)
     assert len(plan.steps) == 1
-    assert sketches(plan) == ["staged"]
+    assert sketches(plan) == ["planar"]
 
 
 def test_an_input_that_is_read_twice_keeps_its_border() -> None:
