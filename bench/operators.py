@@ -6,8 +6,9 @@
 
 Every case gets at most --trials trials and --seconds of search, then all runtimes take turns.
 What is done is kept in --work, case by case: a run that was stopped goes on where it was, and
---redo measures again.  The best of the others' variants counts.  The roofline is that of the
-direct algorithm, so Winograd may exceed it.
+--redo measures again.  The best of the others' variants counts, unless its results are off: errors
+are distances from the results that most agree with.  The roofline is that of the direct algorithm,
+so Winograd may exceed it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import statistics
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ from harness.report import (
 from harness.tuning import native_engine, tasks_of, tune, use_database
 from harness.turns import Measurement, Settings, settings_from, take_turns
 from whet.core.errors import WhetError
+from whet.core.types import Array
 from whet.tune.roofline import roofline_seconds
 from whet.tune.tuner import Budget
 from zoo.operators import FAMILIES, Case, cases
@@ -112,11 +116,8 @@ def measure_case(
     peers = field.load_all(names, str(network.path), values)
     found = {name: peer.run() for name, peer in peers.items()}
     network.path.unlink()
-    reference = found.get("onnxruntime") or found["whet"]
-    errors = {
-        name: max(error_of_range(a, b) for a, b in zip(results, reference, strict=True))
-        for name, results in found.items()
-    }
+    reference = consensus(found)
+    errors = {name: difference(results, reference) for name, results in found.items()}
     slow = sum(r.total for r in tuned) > SLOW_SECONDS
     settings = settings_from(given)
     times = take_turns(
@@ -134,6 +135,19 @@ def measure_case(
         "default_s": sum(r.count * r.default_seconds for r in tuned),
         "tuned_s": sum(r.total for r in tuned),
     }  # fmt: skip
+
+
+def consensus(found: Mapping[str, Sequence[Array]]) -> Sequence[Array]:
+    """The results that are nearest to the others': no runtime's rounding is the yardstick."""
+    apart = {
+        name: statistics.median(difference(results, other) for other in found.values())
+        for name, results in found.items()
+    }
+    return found[min(apart, key=lambda name: apart[name])]
+
+
+def difference(results: Sequence[Array], others: Sequence[Array]) -> float:
+    return max(error_of_range(a, b) for a, b in zip(results, others, strict=True))
 
 
 def read_state(path: Path) -> dict[str, dict[str, Any]]:

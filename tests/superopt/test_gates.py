@@ -18,7 +18,7 @@ from whet.superopt.verify.claims import Claim
 from whet.superopt.verify.gates import claim, shared_prover, verify, verify_as_stated
 from whet.superopt.verify.identity import check_identity
 from whet.superopt.verify.prover import Prover
-from whet.superopt.verify.theory import contradiction
+from whet.superopt.verify.theory import contradiction, superfluous
 
 ANY = "strides=s, pads=p, dilations=d"
 CASES = read_candidates((Path(__file__).parent / "case_studies.rules").read_text())
@@ -232,6 +232,17 @@ def test_size_free_splits_with_associative_concat_are_contradictory() -> None:
         laws()[n].text.startswith("concat(concat(a, b, axis=k), c") for n in found.laws
         if n in laws()
     )  # fmt: skip
+
+
+def test_a_law_that_follows_from_others_is_superfluous() -> None:
+    x, y, z = (2, 3), (2, 3), (2, 3)
+    known = {
+        "commutes": law("add(x, y) = add(y, x)", "exact", x=x, y=y),
+        "associates": law("add(add(x, y), z) = add(x, add(y, z))", "real", x=x, y=y, z=z),
+        "turned": law("add(add(x, y), z) = add(z, add(y, x))", "real", x=x, y=y, z=z),
+        "twice": law("relu(relu(x)) = relu(x)", "exact", x=x),
+    }
+    assert superfluous(known, ["twice", "turned", "commutes"]) == ("turned",)
 
 
 def test_an_unproved_rule_says_what_is_missing(prover: Prover) -> None:
