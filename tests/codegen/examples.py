@@ -134,9 +134,8 @@ def batched_product(d: Drawing) -> list[Value]:
 
 @example
 def convolution(d: Drawing) -> list[Value]:
-    """Ragged channels that fill as many lanes in whole vectors as in halves."""
-    y = d(_conv(), d.x(1, 6, 13, 14), d.w(28, 6, 3, 3))
-    return [d(Relu(), d(Add(), d(Add(), y, d.w(28, 1, 1)), d.x(1, 28, 13, 14)))]
+    y = d(_conv(), d.x(1, 6, 13, 14), d.w(20, 6, 3, 3))
+    return [d(Relu(), d(Add(), d(Add(), y, d.w(20, 1, 1)), d.x(1, 20, 13, 14)))]
 
 
 @example
