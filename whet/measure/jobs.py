@@ -36,7 +36,11 @@ class Parameter:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first element that belongs to it, border included, and the one after its last."""
+        """The first element of its memory, and the one after its last, border included.
+
+        A view begins behind element 0 of what it is a view of, which kernels may read as well:
+        of pairs of neighbours they pick every second one.
+        """
         if 0 in self.shape:
             return self.offset, self.offset
         low = high = self.offset
@@ -44,7 +48,7 @@ class Parameter:
         for extent, stride, (before, after) in zip(self.shape, self.strides, border):
             ends = (-before * stride, (extent - 1 + after) * stride)
             low, high = low + min(ends), high + max(ends)
-        return low, high + 1
+        return min(0, low), high + 1
 
     @property
     def nbytes(self) -> int:

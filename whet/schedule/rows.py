@@ -238,16 +238,17 @@ class RowWriter:
         outer = [a for a in inner if a is not last]
         variables: dict[Expr, Expr] = {a: Var(f"c{n}") for n, a in enumerate(outer)}
         env = {**env, **variables}
+        index: tuple[Expr, ...]
         if stage in self.r.task.buffers:
             target = flat_buffer(self.r.task.buffers[stage])
             index = (address_form(self.r.task.buffers[stage], stage.axes).expr(),)
         elif stage in self.kept:
             target, at = self.kept[stage]
-            index = (at, *inner)  # type: ignore[assignment]
+            index = (at, *inner)
         else:
             target = self.new("line", tuple(a.extent for a in inner), stage)
             self.places[stage] = target
-            index = (*self.at_row(), *inner)  # type: ignore[assignment]
+            index = (*self.at_row(), *inner)
         value = self.local(body)
         lanes = min(self.t.lanes, _power_of_two(last.extent))
         vectors = max(1, min(self.t.vectors, last.extent // lanes))
