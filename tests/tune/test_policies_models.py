@@ -14,7 +14,7 @@ from whet.schedule.sketch import Population
 from whet.tune.models.protocol import Batch, Trials
 from whet.tune.policies.annealing import Annealing, diverse
 from whet.tune.policies.bandit import SketchBandit
-from whet.tune.policies.beam import Beam
+from whet.tune.policies.beam import Beam, decisions
 from whet.tune.policies.chance import RandomSearch
 from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.policies.evolution import Evolution, Habits, evolve
@@ -227,6 +227,50 @@ def test_beams_keep_what_looks_good() -> None:
     space = shifted_space()
     rows = Beam(width=8).propose(space, {}, 1, np.random.default_rng(0))
     assert space.cost(rows[0]) == space.tables[0].costs.min()
+
+
+def test_beams_decide_loop_by_loop() -> None:
+    """Holes of one loop together, and nothing where there is no choice."""
+    holes = {"i.1": [1, 2], "j": [1, 3], "i.2": [4, 2], "k": [5, 5]}
+    table = Table("loops", {h: np.array(v) for h, v in holes.items()}, np.ones(2))
+    assert [list(d) for d in decisions(table)] == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_completions_keep_what_is_decided(seed: int) -> None:
+    table, rng = open_table(), np.random.default_rng(seed)
+    kept, decided, next_holes = table.sample(8, rng), np.array([3, 2]), np.array([0, 1])
+    rows = Beam(judged=256).complete(table, kept, decided, next_holes, rng)
+    assert 64 < len(rows) <= 256 + len(kept)
+    assert table.legal(rows).all()
+    beginnings = {tuple(row) for row in kept[:, decided]}
+    assert {tuple(row) for row in rows[:, decided]} == beginnings
+    ways = [{tuple(r[next_holes]) for r in rows if tuple(r[decided]) == b} for b in beginnings]
+    assert min(map(len, ways)) > 4
+
+
+@dataclass
+class Counted:
+    """The oracle, which notes the sizes of the batches that it is asked about."""
+
+    asked: list[int]
+
+    def scores(self, batch: Batch) -> Array:
+        self.asked.append(len(batch))
+        return -np.log(open_truth(batch.holes))
+
+    def fit(self, trials: Sequence[Trials]) -> Counted:
+        return self
+
+
+def test_beams_ask_the_model_once_per_decision() -> None:
+    """Three decisions: the holes of i, that of j, and the order."""
+    space = space_of(open_table())
+    known = {(0, row): Timing([1e-5] * 3) for row in range(ENOUGH_TRIALS)}
+    model = Counted([])
+    assert Beam(model, judged=128).propose(space, known, 8, np.random.default_rng(0))
+    assert len(model.asked) == 3
+    assert max(model.asked) <= 128 + 16
 
 
 # ------------------------------------------------------------------------------------- phases

@@ -207,13 +207,14 @@ def _intensity(to: Columns, s: Statement, g: Geometry) -> None:
     each = max(operations_per_execution(s), 1.0)
     done = np.log2(g.inner)
     intensity = np.log2(1.0 + each * g.inner / np.maximum(g.nbytes, 1.0))
-    for n in range(SAMPLES):
-        to.add(f"intensity {n}", interpolate(done, intensity, done[0] * (n / (SAMPLES - 1))))
+    shares = np.linspace(0.0, 1.0, SAMPLES, dtype=np.float32)
+    for n, found in enumerate(interpolate(done, intensity, shares[:, None] * done[0])):
+        to.add(f"intensity {n}", found)
 
 
 def interpolate(x: Array, y: Array, at: Array) -> Array:
     """y at given places, linear between neighbours; x falls from the first level to the last."""
-    found = y[0]
+    found = np.broadcast_to(y[0], at.shape)
     for n in range(len(x) - 1):
         above, below = x[n], x[n + 1]
         width = np.maximum(above - below, np.float32(1e-6))

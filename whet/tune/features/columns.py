@@ -17,7 +17,7 @@ class Columns:
 
     def add(self, name: str, value: Array | float) -> None:
         self.names.append(name)
-        self.values.append(np.broadcast_to(np.asarray(value, np.float32), (self.count,)))
+        self.values.append(np.asarray(value, np.float32))
 
     def size(self, name: str, value: Array | float) -> None:
         """A magnitude, of which only the order matters: log2(1 + x)."""
@@ -36,5 +36,7 @@ class Columns:
 
     def matrix(self) -> Array:
         """[candidates, columns]"""
-        found: Array = np.stack(self.values, axis=1)
-        return found
+        rows = np.empty((len(self.values), self.count), np.float32)
+        for row, value in zip(rows, self.values):
+            row[:] = value
+        return np.ascontiguousarray(rows.T)

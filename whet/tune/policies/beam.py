@@ -1,8 +1,12 @@
 """Beam search over incomplete programs: the baseline that Ansor is compared with (figure 7).
 
-Holes are decided one after the other, as Halide's auto-scheduler decides loop by loop.  Of all
-ways to decide the next hole only the best few are kept, judged by how fast their completions look.
-An early decision that looks bad on average is never taken back: that is the defect of the method.
+Loops are decided one after the other, as Halide's auto-scheduler does: all holes of a loop are one
+decision.  Of the ways to take the next decision only the best few are kept, judged by what the
+model thinks of their completions, on average.  An early decision that looks bad on average is never
+taken back: that is the defect of the method.
+
+Models take milliseconds for a batch, however small, and hardly more for a large one: listed rows
+are scored once, and open tables once per decision.
 """
 
 from __future__ import annotations
@@ -14,64 +18,105 @@ from whet.tune.models.protocol import Learner
 from whet.tune.policies.evolution import Scored, favourites
 from whet.tune.policies.judge import ANALYTIC, Judge, learned
 from whet.tune.policies.protocol import Known
-from whet.tune.space import Row, Space, Table, distinct, row_keys
+from whet.tune.space import Row, Space, Table
+
+SPARE = 4
+"""How many completions are drawn for each that is judged: not all are legal."""
 
 
 class Beam:
     """The beam's last rows, the best first; a wider beam when all of them are known."""
 
     def __init__(
-        self, learner: Learner | None = None, width: int = 16, completions: int = 8
+        self, learner: Learner | None = None, width: int = 16, completions: int = 4,
+        judged: int = 512, listed: int = 16384,
     ) -> None:  # fmt: skip
         self.learner, self.width, self.completions = learner, width, completions
+        self.judged, self.listed = judged, listed
 
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
     ) -> list[Row]:
         judge = learned(self.learner, space, known) or ANALYTIC
+        closed = {
+            number: Scored(number, rows, judge.scores(space, number, rows))
+            for number, table in enumerate(space.tables)
+            if not table.is_open
+            for rows in (table.sample(self.listed, rng),)
+        }
         width = self.width
         widest = max((len(t.matrix) for t in space.tables), default=0)
         while True:
-            ends = [self.search(space, n, width, judge, rng) for n in range(len(space.tables))]
+            ends = [
+                narrowed(closed[number], decisions(table), width)
+                if number in closed
+                else self.grown(space, number, width, judge, rng)
+                for number, table in enumerate(space.tables)
+            ]
             found = favourites(ends, space, known, count)
             if found or width >= widest:
                 return found
             width *= 2
 
-    def search(
+    def grown(
         self, space: Space, number: int, width: int, judge: Judge, rng: np.random.Generator
     ) -> Scored:
-        """The complete rows that are left when every hole of one table is decided."""
+        """The complete rows that are left when everything about an open table is decided."""
         table = space.tables[number]
-        kept = table.matrix[:1]  # nothing is decided yet: any row stands for all
-        for decided in range(1, len(table.names) + 1):
-            rows = self.complete(table, kept, decided, rng)
+        kept = Scored(number, table.matrix[:1], np.zeros(1))  # any row stands for nothing decided
+        decided = np.zeros(0, np.int64)
+        for holes in decisions(table):
+            rows = self.complete(table, kept.matrix, decided, holes, rng)
             scores = judge.scores(space, number, rows)
-            prefixes = rows[:, :decided]
-            first = distinct(prefixes)
-            group = _group(prefixes, prefixes[first])
-            mean = np.bincount(group, scores, len(first)) / np.bincount(group, minlength=len(first))
-            kept = rows[first[np.argsort(-mean, kind="stable")[:width]]]
-        return Scored(number, kept, judge.scores(space, number, kept))
+            decided = np.concatenate([decided, holes])
+            kept = _leading(Scored(number, rows, scores), decided, width)[0]
+        return kept
 
     def complete(
-        self, table: Table, kept: Array, decided: int, rng: np.random.Generator
-    ) -> Array:  # fmt: skip
-        """Legal rows that go on from the kept ones, which agree with them in the decided holes."""
-        if not table.is_open:
-            before = table.matrix[:, : decided - 1]
-            return table.matrix[_group(before, kept[:, : decided - 1]) >= 0]
-        values = table.values[decided - 1]
-        each = len(values) * self.completions
-        rows = table.sample(len(kept) * each, rng)
-        rows = rows[rng.integers(len(rows), size=len(kept) * each)]
-        rows[:, : decided - 1] = np.repeat(kept[:, : decided - 1], each, axis=0)
-        rows[:, decided - 1] = np.tile(np.repeat(values, self.completions), len(kept))
+        self, table: Table, kept: Array, decided: Array, holes: Array, rng: np.random.Generator
+    ) -> Array:
+        """Legal rows that are decided as the kept ones are, with ways to decide the next holes."""
+        tails = table.sample(self.judged, rng)
+        ways = np.unique(tails[:, holes], axis=0)
+        each = max(1, self.judged // (len(kept) * self.completions)) * SPARE
+        # Every kept row goes through all ways, from one by chance; with as many completions each.
+        turns = np.arange(each)[:, None] + rng.integers(len(ways), size=len(kept))
+        way = np.repeat(turns.reshape(-1) % len(ways), self.completions)
+        rows = tails[rng.integers(len(tails), size=len(way))]
+        rows[:, holes] = ways[rng.permutation(len(ways))][way]
+        rows[:, decided] = np.tile(
+            np.repeat(kept[:, decided], self.completions, axis=0), (each, 1)
+        )  # fmt: skip
         # A kept row is a completion of itself, so that no beam ends with nothing legal.
-        return np.concatenate([rows[table.legal(rows)], kept])
+        return np.concatenate([rows[table.legal(rows)][: self.judged], kept])
 
 
-def _group(rows: Array, prototypes: Array) -> Array:
-    """The number of the prototype that each row equals, -1 for none."""
-    owners = {key: number for number, key in enumerate(row_keys(prototypes))}
-    return np.array([owners.get(key, -1) for key in row_keys(rows)], np.int64)
+def decisions(table: Table) -> list[Array]:
+    """The holes of each loop that have several values, in the order of the holes."""
+    open_holes = np.flatnonzero([len(values) > 1 for values in table.values])
+    loops = table.groups[open_holes]
+    return [open_holes[loops == loop] for loop in dict.fromkeys(loops.tolist())]
+
+
+def narrowed(listed: Scored, order: list[Array], width: int) -> Scored:
+    """What is left of listed rows: after every decision only those that begin as the best few."""
+    decided = np.zeros(0, np.int64)
+    for holes in order:
+        decided = np.concatenate([decided, holes])
+        listed = _leading(listed, decided, width)[1]
+    return listed
+
+
+def _leading(rows: Scored, decided: Array, width: int) -> tuple[Scored, Scored]:
+    """One row of each of the best beginnings, the best first, and all rows that begin so."""
+    _, first, label = np.unique(
+        rows.matrix[:, decided], axis=0, return_index=True, return_inverse=True
+    )
+    label = label.reshape(-1)
+    mean = np.bincount(label, rows.scores) / np.bincount(label)
+    best = np.argsort(-mean, kind="stable")[:width]
+
+    def taken(which: Array) -> Scored:
+        return Scored(rows.number, rows.matrix[which], rows.scores[which])
+
+    return taken(first[best]), taken(np.isin(label, best))
