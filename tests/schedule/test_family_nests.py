@@ -101,6 +101,11 @@ CASES = {
         Windows((6, 7), 16, 16, kernel=(3, 2), epilogue=True).task,
         Windows((30,), 32, 16, kernel=7, pad=3).task,
     ),
+    "dilated": (
+        Windows((11, 8), 16, 16, dilation=2, pad=2).task,
+        Windows((7, 7), 16, 32, dilation=2, batch=2, groups=2).task,
+        Windows((5, 7, 8), 16, 16, dilation=2, pad=2).task,
+    ),
     "groups": (
         Windows((9, 9), 8, 8, groups=8).task,
         Windows((9, 21), 40, 40, groups=40, border=False, stride=2).task,

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from tests.schedule.windows import Windows, relative_error
 from whet.core.dtypes import f32
@@ -118,14 +118,33 @@ def test_short_windows_are_found(spatial: tuple[int, ...], pairs: int, shifts: i
     w = find_winograd(Windows(spatial, 8, 16).task)
     assert w is not None
     assert (len(w.pairs), len(w.shifts), w.channels) == (pairs, shifts, 8)
-    assert {s.extent for s, _ in w.pairs} == set(spatial[-pairs:])
+    assert {p.outputs.extent for p in w.pairs} == set(spatial[-pairs:])
+
+
+@pytest.mark.parametrize(
+    ("case", "steps", "shifted"),
+    [
+        (Windows((9, 9), 8, 16, dilation=2, pad=2), [2, 2], []),
+        (Windows((40,), 8, 16, dilation=8, pad=8), [8], []),
+        (Windows((9, 9), 8, 16, dilation=(1, 3), pad=3), [1, 3], []),
+        (Windows((9, 17), 8, 16, stride=2, dilation=(2, 4), pad=4), [1, 2], []),
+        (Windows((7, 9, 9), 8, 16, dilation=(2, 1, 2), pad=2, groups=2), [1, 2], [2]),
+    ],
+    ids=["2-D", "1-D", "two steps", "strides", "3-D"],
+)
+def test_taps_may_lie_apart(case: Windows, steps: list[int], shifted: list[int]) -> None:
+    w = find_winograd(case.task)
+    assert w is not None
+    assert [p.step for p in w.pairs] == steps
+    assert [p.step for p in w.shifts.values()] == shifted
 
 
 @pytest.mark.parametrize(
     "case",
     [
         Windows((9, 9), 8, 16, stride=2),
-        Windows((9, 9), 8, 16, dilation=2, pad=2),
+        Windows((9, 9), 8, 16, stride=4, dilation=2, pad=2),
+        Windows((5, 5), 8, 16, dilation=5, pad=5),
         Windows((9, 9), 8, 16, kernel=9, pad=4),
         Windows((9, 9), 8, 16, kernel=1, pad=0),
         Windows((9, 9), 8, 8, groups=8),
@@ -141,11 +160,13 @@ def test_other_windows_are_left_alone(case: Windows) -> None:
     assert find_winograd(case.task) is None
 
 
-def test_what_counts_is_the_structure() -> None:
+@pytest.mark.parametrize("step", [1, 2])
+def test_what_counts_is_the_structure(step: int) -> None:
     """A sum that no operator made, with its axes in an unusual order and the factors swapped."""
-    x, w = placeholder((10, 7, 8), f32, "x"), placeholder((3, 8, 16), f32, "w")
+    x, w = placeholder((12, 7, 8), f32, "x"), placeholder((3, 8, 16), f32, "w")
     c, k = reduce_axis(8, "c"), reduce_axis(3, "k")
-    y = compute((7, 8, 16), lambda row, t, o: sum_(w[k, c, o] * x[t + k, row, c], k, c), "y")
+    value = lambda row, t, o: sum_(w[k, c, o] * x[t + k * step, row, c], k, c)
+    y = compute((7, 8, 16), value, "y")
     case = Windows((8,), 8, 16)
     task = dataclasses.replace(
         case.task, outputs=(y,), borders={}, constants=frozenset({w}),
@@ -154,7 +175,7 @@ def test_what_counts_is_the_structure() -> None:
     )  # fmt: skip
     found = find_winograd(task)
     assert found is not None
-    assert [(s.extent, k.extent) for s, k in found.pairs] == [(8, 3)]
+    assert [(p.outputs.extent, p.taps, p.step) for p in found.pairs] == [(8, 3, step)]
     assert [s.extent for s in found.batch] == [7]
 
 
@@ -177,6 +198,12 @@ CASES = {
     "five taps": Windows((7, 9), 8, 16, kernel=5, pad=2, epilogue=True),
     "seven taps": Windows((20,), 8, 16, kernel=7, pad=3, batch=2),
     "two by three taps": Windows((6, 7), 8, 20, kernel=(2, 3)),
+    "dilated": Windows((8, 8), 16, 16, dilation=2, pad=2),
+    "dilated, ragged": Windows((9, 11), 12, 24, dilation=2, pad=2, batch=2, epilogue=True),
+    "dilated, short phases": Windows((7, 7), 8, 16, dilation=2, pad=1, epilogue=True),
+    "dilated, no border": Windows((13, 9), 8, 16, dilation=(3, 2), pad=2, border=False),
+    "dilated in 1-D": Windows((37,), 8, 16, dilation=8, pad=8, batch=2, epilogue=True),
+    "dilated groups in 3-D": Windows((5, 6, 7), 16, 64, dilation=2, pad=2, groups=4),
 }
 TILINGS = [
     WinogradTiling(2, 4, 2, 8),
@@ -193,11 +220,42 @@ def test_kernels_compute_the_convolution(name: str, tiling: WinogradTiling) -> N
     w = find_winograd(case.task)
     assert w is not None
     # The size of tiles for which there are points with so many taps.
-    tiling = dataclasses.replace(tiling, m=max(m for m in tile_sizes(w.taps) if m <= tiling.m))
+    fitting = [m for m in tile_sizes(w.taps) if m <= tiling.m and w.fits(m)]
+    tiling = dataclasses.replace(tiling, m=max(fitting))
     kernel = lower_winograd(w, tiling, "kernel")
     for at_end in (True, False):
         found = case.run(kernel, HOST, at_end=at_end)
         assert relative_error(found, case.expected) < 3e-6
+
+
+@st.composite
+def dilated_windows(draw: st.DrawFn) -> Windows:
+    """Short phases and long ones, with and without a border, in one to three dimensions."""
+    rank = draw(st.integers(1, 3))
+    dilation = tuple(draw(st.integers(1, 4)) for _ in range(rank))
+    kernel = tuple(draw(st.integers(2, 4)) for _ in range(rank))
+    pad = draw(st.integers(0, 3))
+    reach = [d * (k - 1) for d, k in zip(dilation, kernel)]
+    extents = [draw(st.integers(d + 1, 5 * d if rank < 3 else 2 * d + 3)) for d in dilation]
+    groups = draw(st.sampled_from([1, 1, 2]))
+    return Windows(
+        tuple(max(1, e + r - 2 * pad) for e, r in zip(extents, reach)),
+        4 * groups, 8 * groups, draw(st.integers(1, 2)), kernel, pad, 1, dilation, groups,
+        draw(st.booleans()), draw(st.booleans()),
+    )  # fmt: skip
+
+
+@given(dilated_windows(), st.sampled_from([2, 3, 4, 6]), st.integers(0, 9))
+@settings(max_examples=25, deadline=None)
+def test_windows_of_any_dilation(case: Windows, m: int, block: int) -> None:
+    w = find_winograd(case.task)
+    assume(w is not None)
+    assert w is not None
+    assume(m in tile_sizes(w.taps) and w.fits(m))
+    kernel = lower_winograd(w, WinogradTiling(m, 3, 1, 8, block=block), "kernel")
+    for at_end in (True, False):
+        found = case.run(kernel, HOST, at_end=at_end)
+        assert relative_error(found, case.expected) < 2e-5
 
 
 def test_order_of_work_does_not_change_a_bit() -> None:

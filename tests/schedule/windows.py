@@ -48,7 +48,7 @@ class Windows:
     kernel: int | Shape = 3
     pad: int = 1
     stride: int = 1
-    dilation: int = 1
+    dilation: int | Shape = 1
     groups: int = 1
     border: bool = True
     epilogue: bool = False
@@ -57,12 +57,16 @@ class Windows:
     @property
     def taps(self) -> Shape:
         """The kernel's extents."""
-        return (self.kernel,) * len(self.spatial) if isinstance(self.kernel, int) else self.kernel
+        return self.along(self.kernel)
+
+    def along(self, sizes: int | Shape) -> Shape:
+        """A size for every spatial axis."""
+        return (sizes,) * len(self.spatial) if isinstance(sizes, int) else sizes
 
     @cached_property
     def op(self) -> Conv:
         rank = len(self.spatial)
-        return Conv((self.stride,) * rank, (self.pad,) * 2 * rank, (self.dilation,) * rank,
+        return Conv((self.stride,) * rank, (self.pad,) * 2 * rank, self.along(self.dilation),
                     self.groups)  # fmt: skip
 
     @cached_property

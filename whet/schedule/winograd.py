@@ -15,14 +15,16 @@ U holds the transformed weights, made when the kernel is built.  What is not par
 along an outer axis (the depth of a 3-D convolution).  One pair alone is a 1-D convolution.  Where
 channels come in groups, V and M hold those of all groups, and a product is of one group.
 
-The last tile of a row is moved back so that it ends at the edge, hence all reads lie where the
-stage reads; outputs that the tile before has written already are left alone.
+An image read at h + d * kh, with gaps between the taps, is d images without gaps, one within the
+other.  Their tiles go through the same products, since all have the same weights (see `phases`,
+also for tiles at the edge: all reads lie where the stage reads).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from whet.core.dtypes import f32, i64
@@ -32,6 +34,7 @@ from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, grouped_stage
+from whet.schedule.phases import Pair
 from whet.schedule.transforms import Matrices, Transform, linear_plan, matrices, tile_sizes
 from whet.tasks.task import Task
 
@@ -47,12 +50,12 @@ class Winograd:
     weight: Expr
     vector: Axis
     """The axis that only the weights have, contiguous in the output."""
-    pairs: tuple[tuple[Axis, Axis], ...]
-    """Output axis and kernel axis whose sum is a position in the image; one or two pairs."""
+    pairs: tuple[Pair, ...]
+    """Output and kernel axes that together are a position in the image; one or two pairs."""
     batch: tuple[Axis, ...]
     """Further axes of the image and the output."""
-    shifts: dict[Axis, Axis]
-    """Reduced axes that move along a batch axis: again their sum is a position."""
+    shifts: dict[Axis, Pair]
+    """Batch axes along which a reduced axis moves: again they are a position together."""
     depth: tuple[Axis, ...]
     """All other reduced axes; the last one is contiguous in the image."""
     group: tuple[Axis, ...] = ()
@@ -61,7 +64,7 @@ class Winograd:
     @property
     def taps(self) -> tuple[int, ...]:
         """Taps along each pair."""
-        return tuple(k.extent for _, k in self.pairs)
+        return tuple(p.taps for p in self.pairs)
 
     @property
     def columns(self) -> int:
@@ -88,21 +91,30 @@ class Winograd:
         return self.groups * self.channels
 
     @property
+    def moving(self) -> tuple[Axis, ...]:
+        """Reduced axes that move along a batch axis."""
+        return tuple(p.kernel for p in self.shifts.values())
+
+    @property
     def reach(self) -> int:
         """Terms of a product per number of V's channels."""
-        return elements(self.shifts.values())
+        return elements(self.moving)
 
     @cached_property
     def positions(self) -> tuple[Axis, ...]:
         """The batch axes as V has them: longer where a reduced axis moves along."""
         return tuple(
-            Axis(s.name, s.extent + (self.shifts[s].extent - 1 if s in self.shifts else 0))
+            Axis(s.name, s.extent + (self.shifts[s].reach if s in self.shifts else 0))
             for s in self.batch
         )
 
     def tiles(self, m: int) -> tuple[Axis, ...]:
         """The tiles of an image along each pair."""
-        return tuple(Axis(f"tile{n}", -(-s.extent // m)) for n, (s, _) in enumerate(self.pairs))
+        return tuple(Axis(f"tile{n}", p.tiles(m)) for n, p in enumerate(self.pairs))
+
+    def fits(self, m: int) -> bool:
+        """Whether the image is as large as a tile."""
+        return all(m <= p.longest for p in self.pairs)
 
     def tables(self, m: int) -> tuple[Matrices, ...]:
         """The matrices along each pair."""
@@ -173,20 +185,22 @@ def find_winograd(task: Task) -> Winograd | None:
     others = [a for a in others if a not in group]
     if len(group) > 1 or any(a not in in_image or a in in_weight for a in others):
         return None
-    moved: dict[Axis, Axis] = {}
+    moved: dict[Axis, Pair] = {}
     for k in reduce.axes:
-        for s in others:
-            if s not in moved and moves_together(image, s, k):
-                moved[s] = k
-                break
+        found = [p for s in others if s not in moved and (p := pair_of(image, s, k)) is not None]
+        if found:
+            nearest = min(found, key=lambda p: p.step)
+            moved[nearest.outputs] = nearest
     # Of more than two, the longest: there the ragged last tile matters least.
     suited = [
-        s for s, k in moved.items() if tile_sizes([k.extent]) and s.extent > 1 and k in in_weight
+        p
+        for p in moved.values()
+        if tile_sizes([p.taps]) and p.longest > 1 and p.kernel in in_weight
     ]
-    paired = sorted(suited, key=lambda s: s.extent)[-2:]
-    pairs = tuple((s, moved[s]) for s in others if s in paired)
-    shifts = {s: k for s, k in moved.items() if s not in paired}
-    taken = set(moved.values())
+    paired = {p.outputs for p in sorted(suited, key=lambda p: p.longest)[-2:]}
+    pairs = tuple(moved[s] for s in others if s in paired)
+    shifts = {s: p for s, p in moved.items() if s not in paired}
+    taken = {p.kernel for p in moved.values()}
     depth = _contiguous_last([k for k in reduce.axes if k not in taken], image)
     if not pairs or depth is None:
         return None
@@ -204,13 +218,27 @@ def _is_constant(e: Expr, task: Task) -> bool:
     return all(x.tensor in known for x in subexpressions(e) if isinstance(x, Read))
 
 
-def moves_together(e: Expr, outer: Axis, inner: Axis) -> bool:
-    """True when the expression depends on the two axes only through their sum."""
+def pair_of(image: Expr, outer: Axis, inner: Axis) -> Pair | None:
+    """The axes as a pair: the image depends on them only through outer + step * inner."""
+    ratios = {
+        Fraction(form.coefficient(inner), form.coefficient(outer))
+        for form in (affine(e) for e in subexpressions(image) if e.dtype is i64)
+        if form.coefficient(outer)
+    }
+    # With larger steps, no phase would have two outputs.
+    steps = sorted(int(r) for r in ratios if r.denominator == 1 and 1 <= r < outer.extent)
+    pairs = (Pair(outer, inner, step) for step in steps)
+    return next((p for p in pairs if moves_together(image, p)), None)
+
+
+def moves_together(e: Expr, pair: Pair) -> bool:
+    """True when the expression depends on the two axes only through the position."""
     position = Var("u")
-    first = _normal(substitute(e, {outer: position, inner: as_expr(0)}))
+    first = _normal(substitute(e, {pair.outputs: position, pair.kernel: as_expr(0)}))
     return all(
-        _normal(substitute(e, {outer: position - n, inner: as_expr(n)})) is first
-        for n in range(1, inner.extent)
+        _normal(substitute(e, {pair.outputs: position - n * pair.step, pair.kernel: as_expr(n)}))
+        is first
+        for n in range(1, pair.taps)
     )
 
 

@@ -17,20 +17,21 @@ def pack_filters(w: Winograd, m: int, width: int) -> Compute:
 
     One kernel axis after the other, in double precision: G g first, then (G g) G^T.
     """
-    reduced = (*w.shifts.values(), *w.depth)
+    reduced = (*w.moving, *w.depth)
     per_group = -(-w.columns // width)
     panel, j = Axis("panel", w.groups * per_group), Axis("j", width)
     inner = (panel, *(Axis(k.name, k.extent) for k in reduced), j)
     column = start_of(panel % per_group if w.group else panel, width, w.columns) + j
     env: dict[Expr, Expr] = {w.vector: column, **dict(zip(reduced, inner[1:-1]))}
     env.update((g, panel // per_group) for g in w.group)
-    taps: tuple[Axis, ...] = tuple(Axis(k.name, k.extent) for _, k in w.pairs)
+    kernels = [p.kernel for p in w.pairs]
+    taps = tuple(Axis(k.name, k.extent) for k in kernels)
     points: tuple[Axis, ...] = ()
     stage: Compute | None = None
-    for n, (_, kernel) in enumerate(w.pairs):
+    for n, kernel in enumerate(kernels):
         table = w.tables(m)[n].filter
         point = Axis(f"xi{n}", len(table))
-        later: dict[Expr, Expr] = dict(zip((k for _, k in w.pairs[n + 1 :]), taps[n + 1 :]))
+        later: dict[Expr, Expr] = dict(zip(kernels[n + 1 :], taps[n + 1 :]))
         total: Expr = const(0, f64)
         for tap in range(kernel.extent):
             if stage is None:

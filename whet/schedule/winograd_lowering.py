@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from whet.core.dtypes import DType
 from whet.core.errors import check
 from whet.ir.affine import free_symbols, substitute
-from whet.ir.expr import Expr, Var, all_of, as_expr, elements
+from whet.ir.expr import Axis, Expr, Var, all_of, as_expr, elements
 from whet.ir.program import Allocate, Buffer, If, Prefetch, Program, Stmt, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
+from whet.schedule.phases import Pair
 from whet.schedule.straightline import Registers
 from whet.schedule.tile import RegisterTile
 from whet.schedule.transforms import tile_sizes
@@ -25,9 +26,8 @@ def lower_winograd(w: Winograd, t: WinogradTiling, name: str) -> Kernel:
 
     Tiles and panels must fit: outputs along each pair >= m, columns >= nv * lanes.
     """
-    shortest = min(s.extent for s, _ in w.pairs)
-    check(t.m in tile_sizes(w.taps) and t.m <= shortest, "WH2102",
-          f"tiles of {t.m} outputs on an axis of {shortest}")  # fmt: skip
+    check(t.m in tile_sizes(w.taps) and w.fits(t.m), "WH2102",
+          f"tiles of {t.m} outputs on an axis of {min(p.longest for p in w.pairs)}")  # fmt: skip
     check(t.width <= w.columns, "WH2102", f"panels of {t.width} for {w.columns} columns")
     return _Lowering(w, t).kernel(name)
 
@@ -115,17 +115,6 @@ class _Lowering:
         return (loop(p, blocks, body, kind="parallel"),), ()
 
     # ------------------------------------------------------------------------------- phases
-    def starts(self, where: dict[Expr, Expr]) -> list[Expr]:
-        """The first output position of a tile along each pair."""
-        return [
-            start_of(where[tile], self.t.m, s.extent)
-            for tile, (s, _) in zip(self.tiles, self.w.pairs)
-        ]
-
-    def within(self, starts: Sequence[Expr], at: Sequence[int]) -> dict[Expr, Expr]:
-        """The position on the paired output axes of one element of a tile."""
-        return {s: start + n for (s, _), start, n in zip(self.w.pairs, starts, at)}
-
     def input_tile(self, where: dict[Expr, Expr], v: Buffer, row: Expr) -> Stmt:
         """V of one tile."""
         w = self.w
@@ -138,18 +127,17 @@ class _Lowering:
         first = start_of(block, lanes, last.extent)
         env: dict[Expr, Expr] = {
             **{old: where[new] for old, new in zip(w.batch, w.positions)},
-            **{k: as_expr(0) for _, k in w.pairs},
-            **{k: as_expr(0) for k in w.shifts.values()},
+            **{p.kernel: as_expr(0) for p in (*w.pairs, *w.shifts.values())},
             last: first + registers.lane,
         }
         env.update((a, var) for a, var in variables.items())
         channel: Expr = as_expr(0)
         for axis in (*w.group, *w.depth):
             channel = channel * axis.extent + env[axis]
-        starts = self.starts(where)
 
         def load(at: tuple[int, ...]) -> Expr:
-            return substitute(w.image, env | self.within(starts, at))
+            read = {p.outputs: p.read(where[tile], self.t.m, n) for p, tile, n in self.along(at)}
+            return substitute(w.image, env | read)
 
         def finish(at: tuple[int, ...], value: Expr) -> Stmt:
             return Store(v, (self.point(at), row * w.all_channels + channel), value)
@@ -175,11 +163,13 @@ class _Lowering:
         group = panel // per_group if w.group else as_expr(0)
         within = panel % per_group if w.group else panel
         column = group * w.columns + start_of(within, t.width, w.columns) + tile.column
-        reduced = {k: Var(f"k{n}") for n, k in enumerate((*w.shifts.values(), *w.depth))}
+        reduced = {k: Var(f"k{n}") for n, k in enumerate((*w.moving, *w.depth))}
         row_in: Expr = as_expr(0)
         row_out: Expr = as_expr(0)
         for (axis, var), longer in zip(outer.items(), w.positions):
-            moved = var + reduced[w.shifts[axis]] if axis in w.shifts else var
+            moved: Expr = var
+            if axis in w.shifts:
+                moved = var + reduced[w.shifts[axis].kernel] * w.shifts[axis].step
             row_in, row_out = row_in * longer.extent + moved, row_out * axis.extent + var
         row_in, row_out = row_in * rows + row, row_out * rows + row
         channel: Expr = group
@@ -215,7 +205,6 @@ class _Lowering:
         registers = Registers(w.output_transform(t.m), lanes, m.dtype)
         block, group = Var("ob"), Var("og")
         column = start_of(block, lanes, w.columns) + registers.lane
-        starts = self.starts(where)
         env: dict[Expr, Expr] = {**{a: where[a] for a in w.batch}, w.vector: column}
         env.update((g, group) for g in w.group)
         position = group * w.columns + column if w.group else column
@@ -224,22 +213,22 @@ class _Lowering:
             return m[self.point(at), row * w.all_columns + position]
 
         def finish(at: tuple[int, ...], value: Expr) -> Stmt:
-            known = env | self.within(starts, at)
+            known = env | {
+                p.outputs: p.start(where[tile], t.m) + n * p.step for p, tile, n in self.along(at)
+            }
             result = map_expr(w.stage.body, lambda e: value if e is w.reduce else None)
             store = Store(
                 w.stage.target, (substitute(w.stage.address, known),), substitute(result, known)
             )
-            new = all_of(
-                [
-                    where[tile] * t.m <= start + n
-                    for tile, (s, _), start, n in zip(self.tiles, w.pairs, starts, at)
-                    if n < tile.extent * t.m - s.extent
-                ]
-            )
+            new = all_of([p.to_write(where[tile], t.m, n) for p, tile, n in self.along(at)])
             return store if not free_symbols(new) else If(new, (store,))
 
         nest = loop(block, -(-w.columns // lanes), registers.transform(load, finish))
         return loop(group, w.groups, nest) if w.group else nest
+
+    def along(self, at: tuple[int, ...]) -> Iterator[tuple[Pair, Axis, int]]:
+        """Every pair with the axis of its tiles and the place of an element within a tile."""
+        return zip(self.w.pairs, self.tiles, at)
 
     def point(self, at: tuple[int, ...]) -> Expr:
         number = 0

@@ -45,7 +45,7 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
     depth = w.channels * w.reach
     for m in tile_sizes(w.taps):
         terms = longest_sum(m, w.taps, depth)
-        if m > min(s.extent for s, _ in w.pairs) or terms is None:
+        if not w.fits(m) or terms is None:
             continue
         rows, points = _rows(w, m), w.points(m)
         most = min(_tiles(w, m) if w.shifts else rows, 16)

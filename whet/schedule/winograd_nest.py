@@ -35,6 +35,7 @@ from whet.schedule.nest_arrays import (
     cut_sums,
     describe,
     digits,
+    position,
     start_at,
 )
 from whet.schedule.nests import MARKS, Statement
@@ -64,7 +65,7 @@ class _Nest:
 
     def __init__(self, w: Winograd, m: int, terms: int, holes: Population, rows: Array) -> None:
         self.w, self.m, self.rows = w, m, rows
-        self.cut = cut_of([k.extent for k in (*w.shifts.values(), *w.depth)], terms)
+        self.cut = cut_of([k.extent for k in (*w.moving, *w.depth)], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.width = self.nv * self.lanes
         self.sizes, self.points = w.sizes(m), w.points(m)
@@ -92,8 +93,8 @@ class _Nest:
         """Where a tile of that number lies in the image."""
         w, at = self.w, digits(number, [*positions, *self.tiles])
         found: dict[Expr, Array] = {old: at[new] for old, new in zip(w.batch, positions)}
-        for tile, (s, _) in zip(self.tiles, w.pairs):
-            found[s] = start_at(at[tile], self.m, s.extent)
+        for tile, pair in zip(self.tiles, w.pairs):
+            found[pair.outputs] = position(pair.start(tile, self.m), at)
         return found
 
     def each_tile(self, positions: Sequence[Axis], total: int) -> list[Level]:
@@ -108,8 +109,8 @@ class _Nest:
 
     def each_point(self, counts: Sequence[int], moved: bool) -> list[Level]:
         return [
-            Level(f"u{n}", count, "unroll", {s: 1} if moved else {})
-            for n, (count, (s, _)) in enumerate(zip(counts, self.w.pairs))
+            Level(f"u{n}", count, "unroll", {pair.outputs: pair.step} if moved else {})
+            for n, (count, pair) in enumerate(zip(counts, self.w.pairs))
         ]
 
     def planes(self, rows: Array, numbers: int) -> dict[str, Array | int]:
@@ -133,8 +134,7 @@ class _Nest:
         w = self.w
         *outer, last = w.depth
         lanes = np.minimum(self.lanes, power_of_two_below(last.extent))
-        zero: dict[Expr, Expr] = {k: as_expr(0) for _, k in w.pairs}
-        zero |= {k: as_expr(0) for k in w.shifts.values()}
+        zero = {p.kernel: as_expr(0) for p in (*w.pairs, *w.shifts.values())}
         outer = [*w.group, *outer]
         strides: dict[str, Array | int] = {"cb": lanes}
         step = last.extent
@@ -188,7 +188,7 @@ class _Nest:
             [*outer, *self.each_point([self.m] * len(w.pairs), moved=True), lane],
             self.rows,
             t,
-            guarded=any(s.extent % self.m for s, _ in w.pairs),
+            guarded=any(pair.is_ragged(self.m) for pair in w.pairs),
         )
         return [self.with_transform(read, w.output_transform(self.m)), finish]
 
@@ -213,7 +213,7 @@ class _Nest:
             *(Level(f"b{n}", axis.extent, "serial") for n, (axis, _) in enumerate(batch)),
             Level("io", ceil_div(rows, mr), "serial"),
         ]
-        axes = [*w.shifts.values(), *w.depth]
+        axes = [*w.moving, *w.depth]
         reduced = [Level(f"k{n}", k.extent, "serial", reduces=True) for n, k in enumerate(axes)]
         tile = [
             Level("i", mr, "unroll"),
@@ -261,11 +261,11 @@ class _Nest:
             inner *= axis.extent
         if w.shifts:
             into, out = elements(self.tiles) * w.all_channels, elements(self.tiles) * w.all_columns
-            numbers = {k: n for n, k in enumerate(w.shifts.values())}
+            numbers = {pair: n for n, pair in enumerate(w.shifts.values())}
             for n, (axis, longer) in reversed(list(enumerate(zip(w.batch, w.positions)))):
                 v[f"b{n}"], m[f"b{n}"] = into, out
                 if axis in w.shifts:
-                    v[f"k{numbers[w.shifts[axis]]}"] = into
+                    v[f"k{numbers[w.shifts[axis]]}"] = into * w.shifts[axis].step
                 into, out = into * longer.extent, out * axis.extent
         size = self.v.dtype.itemsize
         sums = Local({"i": self.width, "v": self.lanes, "lane": 1}, mr * self.width * size)
