@@ -145,12 +145,12 @@ def substitute(e: Expr, values: Replacements) -> Expr:
     memo: dict[Expr, Expr] = dict(values.items())
 
     def visit(x: Expr) -> Expr:
-        if x in memo:
-            return memo[x]
-        if not x.children():
-            return x
-        memo[x] = rebuild(x, [visit(child) for child in x.children()])
-        return memo[x]
+        found = memo.get(x)
+        if found is None:
+            children = x.children()
+            changed = tuple(map(visit, children))
+            found = memo[x] = x if changed == children else rebuild(x, changed)
+        return found
 
     return visit(e)
 

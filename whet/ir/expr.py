@@ -8,14 +8,15 @@ identity.  Only trivial folding happens here (x + 0, constants); `ir.simplify` d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Union
 
 import numpy as np
 
 from whet.core.dtypes import DType, bool_, i64
-from whet.core.errors import check
+from whet.core.errors import check, fail
 from whet.ir.functions import FUNCTIONS, INFIX, PREDICATES
 from whet.ir.interning import Interned
 
@@ -245,13 +246,11 @@ def as_expr(value: Scalar, dtype: DType = i64) -> Expr:
 
 def binary(op: str, left: Expr, right: Scalar) -> Expr:
     """`left op right`; a Python number on the right takes the left operand's type."""
-    right = as_expr(right, left.dtype)
-    check(
-        left.dtype == right.dtype,
-        "WH1301",
-        f"operands of '{INFIX[op].symbol}' have types {left.dtype} and {right.dtype}",
-    )
-    if left.dtype.is_integer:
+    dtype = left.dtype
+    right = as_expr(right, dtype)
+    if dtype != right.dtype:
+        fail("WH1301", f"operands of '{INFIX[op].symbol}' have types {dtype} and {right.dtype}")
+    if dtype.is_integer:
         folded = _fold_integers(op, left, right)
         if folded is not None:
             return folded
@@ -263,11 +262,7 @@ def _fold_integers(op: str, left: Expr, right: Expr) -> Expr | None:
     a = left.value if isinstance(left, Const) else None
     b = right.value if isinstance(right, Const) else None
     if a is not None and b is not None and not (op in ("floordiv", "mod", "div") and b == 0):
-        dtype = bool_ if INFIX[op].gives_bool else left.dtype
-        # In arrays of the type, because numbers of a narrow type wrap around.
-        operands = (np.full(1, v, left.dtype.numpy) for v in (a, b))
-        with np.errstate(all="ignore"):
-            return const(INFIX[op].numpy(*operands)[0].item(), dtype)
+        return _fold_constants(op, int(a), int(b), left.dtype)
     if (op in ("add", "sub") and b == 0) or (op in ("mul", "floordiv") and b == 1):
         return left
     if (op == "add" and a == 0) or (op == "mul" and a == 1):
@@ -277,6 +272,26 @@ def _fold_integers(op: str, left: Expr, right: Expr) -> Expr | None:
     if op == "mod" and b == 1:
         return const(0, left.dtype)
     return None
+
+
+_EXACT: Mapping[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "floordiv": operator.floordiv, "mod": operator.mod,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne,
+}  # fmt: skip
+"""What Python's own integers say as NumPy does, as long as nothing wraps around."""
+
+
+def _fold_constants(op: str, a: int, b: int, dtype: DType) -> Const:
+    """The result on two numbers of an integer type."""
+    made = bool_ if INFIX[op].gives_bool else dtype
+    if dtype is i64 and op in _EXACT and abs(value := _EXACT[op](a, b)) < 1 << 63:
+        return const(value, made)
+    # In arrays of the type, because numbers of a narrow type wrap around.
+    operands = (np.full(1, v, dtype.numpy) for v in (a, b))
+    with np.errstate(all="ignore"):
+        return const(INFIX[op].numpy(*operands)[0].item(), made)
 
 
 def call(name: str, *args: Scalar) -> Expr:

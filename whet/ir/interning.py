@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 T = TypeVar("T")
+_NUMBERS = frozenset({int, float, bool, np.float64})
 
 
 class Interned(type):
@@ -18,9 +21,15 @@ class Interned(type):
     _instances: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:
-        rest = list(cls.__dataclass_fields__.values())[len(args) :]  # type: ignore[attr-defined]
-        values = args + tuple(kwargs.get(field.name, field.default) for field in rest)
-        key = (cls, *(repr(v) if isinstance(v, (int, float)) else v for v in values))
+        fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        if len(args) < len(fields):
+            rest = list(fields.values())[len(args) :]
+            args += tuple(kwargs.get(field.name, field.default) for field in rest)
+            kwargs = {}
+        if _NUMBERS.isdisjoint(map(type, args)):
+            key = (cls, *args)
+        else:
+            key = (cls, *(repr(v) if type(v) in _NUMBERS else v for v in args))
         found = Interned._instances.get(key)
         if found is None:
             found = type.__call__(cls, *args, **kwargs)
