@@ -95,7 +95,11 @@ def interval(e: Expr, extents: Mapping[Expr, int]) -> tuple[int, int] | None:
 
     None when the expression holds something of unknown range.
     """
-    form = affine(e)
+    return form_interval(affine(e), extents)
+
+
+def form_interval(form: Affine, extents: Mapping[Expr, int]) -> tuple[int, int] | None:
+    """`interval` of a linear form."""
     low = high = form.constant
     for atom, factor in form.terms:
         bounds = _atom_interval(atom, extents)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from whet.codegen.llvm.bindings import Bindings
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.operand import Operand, literal
@@ -39,7 +40,6 @@ from whet.ir.program import (
     Store,
     Transpose,
     While,
-    substitute_block,
 )
 
 PARALLEL = "whet_parallel"
@@ -61,7 +61,8 @@ def emit_program(
     parameters = (*program.inputs, *program.outputs, *program.workspace)
     slots = {buffer: n for n, buffer in enumerate(parameters)}
     frozen = frozenset(program.inputs)
-    writer = _StatementWriter(module, program.name, "ptr noalias %table", slots, frozen, limits)
+    writer = _StatementWriter(module, program.name, "ptr noalias %table", slots, frozen, limits,
+                              Bindings())  # fmt: skip
     writer.block(program.body)
     writer.finish()
 
@@ -77,10 +78,13 @@ class _StatementWriter:
         slots: Mapping[Buffer, int],
         frozen: frozenset[Buffer],
         limits: Mapping[Buffer, int] | None,
+        bindings: Bindings,
     ) -> None:
         self.module, self.slots, self.frozen, self.limits = module, slots, frozen, limits
         self.function = FunctionWriter(module, name, params)
-        self.values = ValueWriter(self.function, Storage(self.function, slots, frozen), limits)
+        self.bindings = bindings
+        storage = Storage(self.function, slots, frozen)
+        self.values = ValueWriter(self.function, bindings, storage, limits)
         self.outlined = 0
 
     def block(self, body: Sequence[Stmt]) -> None:
@@ -92,21 +96,20 @@ class _StatementWriter:
             case Store():
                 self.values.store(stmt.buffer, stmt.indices, stmt.value, stream=stmt.stream)
             case Loop(kind="unroll", var=var, body=body):
-                for step in range(_static(stmt.extent)):
-                    self.block(substitute_block(body, {var: const(step, var.dtype)}))
+                for step in range(self.extent(stmt)):
+                    with self.bindings.bound(var, const(step, var.dtype)):
+                        self.block(body)
             case Loop(kind="vector", var=var, body=body):
-                with self.values.vector(var, _static(stmt.extent)):
+                with self.values.vector(var, self.extent(stmt)):
                     self.block(body)
             case Loop(kind="parallel"):
                 self.parallel(stmt)
-            case Loop(extent=Const()):
-                self.loop(stmt)
             case Loop():
-                self.dynamic_loop(stmt)
+                self.loop(stmt, self.bindings.resolve(stmt.extent))
             case While(condition=condition, body=body):
                 self.repeat(condition, body)
             case If(condition=condition, then=then, other=other):
-                self.choice(condition, then, other)
+                self.choice(self.bindings.resolve(condition), then, other)
             case Let():
                 self.let(stmt)
             case Align():
@@ -121,12 +124,27 @@ class _StatementWriter:
             case _:
                 raise AssertionError(type(stmt))
 
-    def loop(self, stmt: Loop) -> None:
-        extent = _static(stmt.extent)
+    def extent(self, stmt: Loop) -> int:
+        """The extent of a loop that cannot do without knowing it."""
+        extent = self.bindings.resolve(stmt.extent)
+        require_code(
+            isinstance(extent, Const), f"the loop extent {extent}, which is not a constant"
+        )
+        assert isinstance(extent, Const)
+        return int(extent.value)
+
+    def loop(self, stmt: Loop, extent: Expr) -> None:
+        if isinstance(extent, Const):
+            self.static_loop(stmt, int(extent.value))
+        else:
+            self.dynamic_loop(stmt, extent)
+
+    def static_loop(self, stmt: Loop, extent: int) -> None:
         if extent == 0:
             return
         if extent == 1:
-            self.block(substitute_block(stmt.body, {stmt.var: const(0, stmt.var.dtype)}))
+            with self.bindings.bound(stmt.var, const(0, stmt.var.dtype)):
+                self.block(stmt.body)
             return
         counter = self.counter(stmt)
         self.function.open_loop()
@@ -134,17 +152,17 @@ class _StatementWriter:
             self.block(stmt.body)
         self.function.close_loop(counter, "0", str(extent))
 
-    def dynamic_loop(self, stmt: Loop) -> None:
+    def dynamic_loop(self, stmt: Loop, extent: Expr) -> None:
         """A loop whose extent is known at run time; it may be zero."""
-        bounds = interval(stmt.extent, self.values.extents)
-        extent = self.values.evaluate(stmt.extent)
-        some = self.function.compare("sgt", extent, literal(0, i64))
+        bounds = interval(extent, self.values.extents)
+        end = self.values.evaluate(extent)
+        some = self.function.compare("sgt", end, literal(0, i64))
         self.function.open_branch()
         counter = self.counter(stmt)
         self.function.open_loop()
         with self.values.counter(stmt.var, counter, bounds and bounds[1]):
             self.block(stmt.body)
-        self.function.close_loop(counter, "0", extent.text)
+        self.function.close_loop(counter, "0", end.text)
         self.function.close_branch(some)
 
     def counter(self, stmt: Loop) -> str:
@@ -188,15 +206,18 @@ class _StatementWriter:
     def let(self, stmt: Let) -> None:
         """A name of its own for every binding: addresses are remembered by variable."""
         var = Var(self.function.fresh(f"{stmt.var.name}.")[1:], stmt.var.dtype)
-        self.values.bind(var, self.values.evaluate(stmt.value), stmt.value)
-        self.block(substitute_block(stmt.body, {stmt.var: var}))
+        value = self.bindings.resolve(stmt.value)
+        self.values.bind(var, self.values.evaluate(value), value)
+        with self.bindings.bound(stmt.var, var):
+            self.block(stmt.body)
 
     def align(self, stmt: Align) -> None:
         """Like `let`, with a value that is below the number of lanes."""
         var = Var(self.function.fresh(f"{stmt.var.name}.")[1:], stmt.var.dtype)
         self.values.bind(var, self.values.lead(stmt.buffer, stmt.lanes), const(0, i64))
         self.values.extents[var] = stmt.lanes
-        self.block(substitute_block(stmt.body, {stmt.var: var}))
+        with self.bindings.bound(stmt.var, var):
+            self.block(stmt.body)
 
     def finish(self) -> None:
         """The end of the function: what went past the caches is visible to all threads then."""
@@ -206,13 +227,14 @@ class _StatementWriter:
 
     def parallel(self, stmt: Loop) -> None:
         """The body as a function over a range of iterations, handed to the thread pool."""
-        extent = _static(stmt.extent)
+        extent = self.extent(stmt)
         if extent == 0:
             return
         self.outlined += 1
         name = f"{self.function.name}.p{self.outlined}"
         params = "ptr noalias %table, i64 %begin, i64 %end"
-        inner = _StatementWriter(self.module, name, params, self.slots, self.frozen, self.limits)
+        inner = _StatementWriter(self.module, name, params, self.slots, self.frozen, self.limits,
+                                 self.bindings)  # fmt: skip
         counter = inner.counter(stmt)
         inner.function.open_loop()
         with inner.values.counter(stmt.var, counter, extent):
@@ -221,9 +243,3 @@ class _StatementWriter:
         inner.finish()
         self.module.declare(PARALLEL, "void", "ptr", "ptr", "i64")
         self.function.line(f"call void @{PARALLEL}(ptr @{name}, ptr %table, i64 {extent})")
-
-
-def _static(extent: Expr) -> int:
-    require_code(isinstance(extent, Const), f"the loop extent {extent}, which is not a constant")
-    assert isinstance(extent, Const)
-    return int(extent.value)

@@ -26,11 +26,16 @@ class Scope:
     """Label of the block that the text has reached."""
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Operand] = field(default_factory=dict)
+    loads: dict[Hashable, dict[Hashable, Operand]] = field(default_factory=dict)
+    """Elements that have been read, for every buffer."""
     conditional: bool = False
     """True for the body of an if: memory must not be read ahead of it."""
 
     def __post_init__(self) -> None:
         self.block = self.entry
+
+    def loads_of(self, buffer: Hashable) -> dict[Hashable, Operand]:
+        return self.loads.setdefault(buffer, {})
 
 
 class FunctionWriter:

@@ -1,4 +1,4 @@
-"""Index arithmetic: integers that depend on loop variables alone, and addresses.
+"""Index arithmetic: integers that depend on loop variables alone.
 
 Such an integer is written in the outermost scope in which its variables are known, and once
 per scope.  Integers that come from memory are ordinary values and stay where they are used.
@@ -7,33 +7,31 @@ per scope.  Integers that come from memory are ordinary values and stay where th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 
+from whet.codegen.llvm.bindings import Bindings, Terms
 from whet.codegen.llvm.function import FunctionWriter
-from whet.codegen.llvm.operand import Operand, literal, memory_type
-from whet.codegen.llvm.storage import Storage
+from whet.codegen.llvm.operand import Operand, literal
 from whet.codegen.llvm.support import require_code
 from whet.core.dtypes import i64
-from whet.ir.affine import Affine, affine, combine, interval
-from whet.ir.expr import Axis, Binary, Call, Const, Expr, Var, call
-from whet.ir.program import Buffer
-from whet.ir.tensor import Tensor
+from whet.ir.affine import Affine, interval
+from whet.ir.expr import Axis, Binary, Call, Const, Expr, Var
 
 
 class IndexWriter(ABC):
     """Writes index arithmetic at the place where its operands are known."""
 
-    def __init__(self, function: FunctionWriter, storage: Storage) -> None:
-        self.f, self.storage = function, storage
+    def __init__(self, function: FunctionWriter, bindings: Bindings) -> None:
+        self.f, self.bindings = function, bindings
         self.levels: dict[Expr, int] = {}
         self.names: dict[Expr, Operand] = {}
         self.extents: dict[Expr, int] = {}
         self.lane_var: Var | None = None
         self.lanes = 0
-        self._symbols: dict[Expr, frozenset[Expr]] = {}
         self._indices: dict[Expr, bool] = {}
+        self._outermost: dict[Terms, int] = {}
 
     @abstractmethod
     def value(self, e: Expr) -> Operand:
@@ -47,9 +45,11 @@ class IndexWriter(ABC):
         self.names[var] = Operand(name, i64)
         if extent is not None:
             self.extents[var] = extent
+        self._outermost = {}
         yield
         del self.levels[var], self.names[var]
         self.extents.pop(var, None)
+        self._outermost = {}
 
     @contextmanager
     def vector(self, var: Var, lanes: int) -> Iterator[None]:
@@ -72,25 +72,22 @@ class IndexWriter(ABC):
         """The scope that is being written."""
         return len(self.f.scopes) - 1
 
-    def symbols(self, e: Expr) -> frozenset[Expr]:
-        """The variables and axes in an expression."""
-        found = self._symbols.get(e)
-        if found is None:
-            if isinstance(e, (Var, Axis)):
-                found = frozenset((e,))
-            else:
-                found = frozenset().union(*map(self.symbols, e.children()))
-            self._symbols[e] = found
-        return found
-
     def level(self, e: Expr) -> int:
         """The outermost scope in which e can be written."""
         if not self.is_index(e):
             return self.here
-        return max((self.levels.get(s, 0) for s in self.symbols(e)), default=0)
+        return max((self.levels.get(s, 0) for s in self.bindings.symbols(e)), default=0)
+
+    def outermost(self, terms: Terms) -> int:
+        """The outermost scope in which a sum of index numbers can be written."""
+        found = self._outermost.get(terms)
+        if found is None:
+            found = max((self.level(atom) for atom, _ in terms), default=0)
+            self._outermost[terms] = found
+        return found
 
     def is_vector(self, e: Expr) -> bool:
-        return self.lane_var is not None and self.lane_var in self.symbols(e)
+        return self.lane_var is not None and self.lane_var in self.bindings.symbols(e)
 
     def is_index(self, e: Expr) -> bool:
         """True for arithmetic on variables that depends on no memory."""
@@ -147,7 +144,7 @@ class IndexWriter(ABC):
 
     def full_index(self, e: Expr) -> Operand:
         """An index expression including its constant part."""
-        form = affine(e)
+        form = self.bindings.form(e)
         if not form.terms:
             return literal(form.constant, i64)
         base = self.index(form)
@@ -174,50 +171,6 @@ class IndexWriter(ABC):
             return modulus
         exact = self.f.once((*key, "e"), f"sub nsw {a}, {modulus.text}", i64, 0, level)
         return self.f.once(key, f"sdiv exact {exact}, {by}", i64, 0, level)
-
-    # -------------------------------------------------------------------------- addresses
-    def address_form(self, buffer: Buffer, indices: Sequence[Expr]) -> Affine:
-        strides = buffer.element_strides
-        return combine([(affine(i), s) for i, s in zip(indices, strides)], buffer.offset)
-
-    def pointer(self, buffer: Buffer, form: Affine, level: int) -> str:
-        """The address of an element: hoisted base plus a constant displacement at a scope."""
-        base = self.storage.base(buffer)
-        kind = memory_type(buffer.dtype)
-        if form.terms:
-            offset = self.index(form)
-            text = f"getelementptr {kind}, ptr {base}, i64 {offset.text}"
-            if self.is_fixed(form):
-                at = max(self.level(a) for a, _ in form.terms)
-                base = self.f.once(("pointer", buffer, form.terms), text, i64, 0, at).text
-            else:
-                base = self.f.emit(text, i64).text
-        if not form.constant:
-            return base
-        text = f"getelementptr {kind}, ptr {base}, i64 {form.constant}"
-        return self.f.emit(text, i64, 0, level).text
-
-    def is_fixed(self, form: Affine) -> bool:
-        """True when no part of the address comes from memory."""
-        return all(self.is_index(a) for a, _ in form.terms)
-
-    def clamp(self, buffer: Tensor, indices: Sequence[Expr], guarded: bool) -> tuple[Expr, ...]:
-        """Indices forced into the buffer, where they may be outside.
-
-        Under a condition the chosen side alone is meant, but both sides are loaded; and an
-        index that comes from memory may be anything.
-        """
-        inside = []
-        for index, extent in zip(indices, buffer.shape):
-            if not guarded and self.is_index(index):
-                inside.append(index)
-                continue
-            bounds = interval(index, self.extents)
-            if bounds is not None and bounds[0] >= 0 and bounds[1] < extent:
-                inside.append(index)
-            else:
-                inside.append(call("max", call("min", index, extent - 1), 0))
-        return tuple(inside)
 
 
 def _is_index_node(e: Expr) -> bool:
