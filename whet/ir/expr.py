@@ -299,11 +299,8 @@ def call(name: str, *args: Scalar) -> Expr:
     check(name in FUNCTIONS, "WH1301", f"unknown scalar function '{name}'")
     dtype = next(a.dtype for a in args if isinstance(a, Expr))
     operands = tuple(as_expr(a, dtype) for a in args)
-    check(
-        all(a.dtype == dtype for a in operands),
-        "WH1301",
-        f"operands of '{name}' have types {[str(a.dtype) for a in operands]}",
-    )
+    if any(a.dtype != dtype for a in operands):
+        fail("WH1301", f"operands of '{name}' have types {[str(a.dtype) for a in operands]}")
     return Call(name, operands)
 
 
@@ -317,11 +314,8 @@ def select(condition: Expr, then: Scalar, other: Scalar) -> Expr:
         assert isinstance(other, Expr), "one side of a select must be an expression"
         then = as_expr(then, other.dtype)
     other = as_expr(other, then.dtype)
-    check(
-        condition.dtype is bool_ and then.dtype == other.dtype,
-        "WH1301",
-        f"select of {condition.dtype}, {then.dtype}, {other.dtype}",
-    )
+    if condition.dtype is not bool_ or then.dtype != other.dtype:
+        fail("WH1301", f"select of {condition.dtype}, {then.dtype}, {other.dtype}")
     if isinstance(condition, Const):
         return then if condition.value else other
     return Select(condition, then, other)
@@ -338,8 +332,8 @@ def cast(value: Expr, dtype: DType) -> Expr:
 
 def reinterpret(value: Expr, dtype: DType) -> Expr:
     """The bits of the value as `dtype`; nothing is built when it already has that type."""
-    check(value.dtype.bits == dtype.bits, "WH1301",
-          f"{value.dtype} and {dtype} have not the same number of bits")  # fmt: skip
+    if value.dtype.bits != dtype.bits:
+        fail("WH1301", f"{value.dtype} and {dtype} have not the same number of bits")
     return value if value.dtype == dtype else Reinterpret(value, dtype)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from whet.core.dtypes import DType
-from whet.core.errors import check
+from whet.core.errors import check, fail
 from whet.core.types import Shape, TensorType
 from whet.ir.expr import (
     Axis,
@@ -50,11 +50,9 @@ class Tensor(metaclass=Interned):
 
     def __getitem__(self, indices: Scalar | tuple[Scalar, ...]) -> Expr:
         given = indices if isinstance(indices, tuple) else (indices,)
-        check(
-            len(given) == len(self.shape),
-            "WH1301",
-            f"'{self.name}' has rank {len(self.shape)} and is read with {len(given)} indices",
-        )
+        if len(given) != self.rank:
+            read = f"is read with {len(given)} indices"
+            fail("WH1301", f"'{self.name}' has rank {self.rank} and {read}")
         return Read(self, tuple(as_expr(i) for i in given))
 
 
@@ -148,14 +146,16 @@ def guarded_read(tensor: Tensor, indices: Sequence[Expr], fill: float | int) -> 
 
 def subexpressions(root: Expr) -> Iterator[Expr]:
     """Every distinct sub-expression of root, parents first, left to right."""
-    seen: set[Expr] = set()
+    seen: dict[Expr, None] = {}
     stack = [root]
     while stack:
         e = stack.pop()
         if e not in seen:
-            seen.add(e)
-            yield e
-            stack.extend(reversed(e.children()))
+            seen[e] = None
+            children = e.children()
+            if children:
+                stack.extend(reversed(children))
+    return iter(seen)
 
 
 def producers(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
+from whet.core.dtypes import i64
 from whet.ir.affine import Affine, affine, combine, rebuild
-from whet.ir.expr import Axis, Const, Expr, Var
+from whet.ir.expr import Axis, Const, Expr, Var, const
 from whet.ir.program import Buffer
 
 Terms = tuple[tuple[Expr, int], ...]
@@ -75,6 +77,13 @@ class Bindings:
         del self.values[var]
         self._numbers.pop(var, None)
 
+    def each(self, var: Var, extent: int) -> Iterator[None]:
+        """Between two steps, `var` stands for 0, 1, ... in turn."""
+        with self.bound(var, _number(0)):
+            for step in range(extent):
+                self.values[var], self._numbers[var] = _number(step), step
+                yield
+
     def symbols(self, e: Expr) -> frozenset[Expr]:
         """The variables and axes in an expression, as it is written."""
         found = self._symbols.get(e)
@@ -88,6 +97,8 @@ class Bindings:
 
     def resolve(self, e: Expr) -> Expr:
         """The expression with what its variables stand for, constants folded on the way."""
+        if isinstance(e, Const):
+            return e
         bound = self._frame.bound.get(e)
         if bound is None:
             bound = tuple(v for v in self.values if v in self.symbols(e))
@@ -132,3 +143,8 @@ class Bindings:
         for var, factor in split.numbers:
             constant += self._numbers[var] * factor
         return Affine(split.free, constant)
+
+
+@cache
+def _number(value: int) -> Const:
+    return const(value, i64)

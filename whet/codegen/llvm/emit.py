@@ -96,9 +96,8 @@ class _StatementWriter:
             case Store():
                 self.values.store(stmt.buffer, stmt.indices, stmt.value, stream=stmt.stream)
             case Loop(kind="unroll", var=var, body=body):
-                for step in range(self.extent(stmt)):
-                    with self.bindings.bound(var, const(step, var.dtype)):
-                        self.block(body)
+                for _ in self.bindings.each(var, self.extent(stmt)):
+                    self.block(body)
             case Loop(kind="vector", var=var, body=body):
                 with self.values.vector(var, self.extent(stmt)):
                     self.block(body)
@@ -143,7 +142,7 @@ class _StatementWriter:
         if extent == 0:
             return
         if extent == 1:
-            with self.bindings.bound(stmt.var, const(0, stmt.var.dtype)):
+            for _ in self.bindings.each(stmt.var, extent):
                 self.block(stmt.body)
             return
         counter = self.counter(stmt)

@@ -68,6 +68,8 @@ class ValueWriter(MaskWriter):
         return found
 
     def write(self, e: Expr) -> Operand:
+        if isinstance(e, Read) and isinstance(e.tensor, Buffer):
+            return self.load(e.tensor, e.indices)
         if isinstance(e, Var) or _folds(e):
             e = self.bindings.resolve(e)
         if e in self.names:
@@ -75,18 +77,13 @@ class ValueWriter(MaskWriter):
         if e is self.lane_var:
             lanes = ", ".join(f"i64 {n}" for n in range(self.lanes))
             return Operand(f"<{lanes}>", i64, self.lanes)
-        if (
-            e.dtype is i64
-            and not isinstance(e, Const)
-            and not self.is_vector(e)
-            and self.is_index(e)
-        ):
+        if isinstance(e, Const):
+            return literal(e.value, e.dtype)
+        if self.is_index(e) and not self.is_vector(e):
             return self.full_index(e)
         match e:
-            case Const(value=value, dtype=dtype):
-                return literal(value, dtype)
             case Read(tensor=Buffer() as buffer, indices=indices):
-                return self.load(buffer, indices)
+                return self.load(buffer, indices)  # all that is left of a choice
             case Binary():
                 return self.infix(e)
             case Select():
