@@ -7,7 +7,7 @@
 Every case gets at most --trials trials and --seconds of search, then all runtimes take turns.
 What is done is kept in --work, case by case: a run that was stopped goes on where it was, and
 --redo measures again.  The best of the others' variants counts, unless its results are off: errors
-are distances from the results that most agree with.  The roofline is that of the direct algorithm,
+are distances from the results that most libraries agree with.  The roofline is that of the direct algorithm,
 so Winograd may exceed it.
 """
 
@@ -47,6 +47,8 @@ from whet.tune.tuner import Budget
 from zoo.operators import FAMILIES, Case, cases
 
 PEERS = ("onnxruntime", "openvino", "torch", "torch_channels_last")
+VARIANTS = {"torch_channels_last": "torch"}
+"""Peers that are another's library: they compete, but do not vote on what is right."""
 WORK = Path(__file__).parent / "work" / "operators"
 LARGEST_ERROR = 1e-3
 SLOW_SECONDS = 0.2
@@ -138,10 +140,14 @@ def measure_case(
 
 
 def consensus(found: Mapping[str, Sequence[Array]]) -> Sequence[Array]:
-    """The results that are nearest to the others': no runtime's rounding is the yardstick."""
+    """The results that are nearest to the others': no runtime's rounding is the yardstick.
+
+    Every library has one vote: its variants round alike, and would outvote the others.
+    """
+    voters = {n: r for n, r in found.items() if VARIANTS.get(n) not in found}
     apart = {
-        name: statistics.median(difference(results, other) for other in found.values())
-        for name, results in found.items()
+        name: statistics.median(difference(results, other) for other in voters.values())
+        for name, results in voters.items()
     }
     return found[min(apart, key=lambda name: apart[name])]
 

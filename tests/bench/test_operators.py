@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -60,3 +61,16 @@ def test_what_was_measured_is_kept_and_reported(tmp_path: Path) -> None:
     assert goals["2 cases: geometric mean"].met
     assert "DEP_2_b1, 2 threads: not measured" in report.notes
     assert "50.0" in report.tables[0]  # % of roofline
+
+
+def test_every_library_has_one_vote_on_what_is_right() -> None:
+    """Two variants that are wrong alike do not make their error the yardstick."""
+    consensus = importlib.import_module("operators").consensus
+    right, wrong = np.linspace(0.0, 1.0, 8, dtype=np.float32), np.float32(-3e-3)
+    found = {"whet": [right * np.float32(1 + 1e-6)], "onnxruntime": [right],
+             "torch": [right + wrong], "torch_channels_last": [right + wrong]}  # fmt: skip
+    np.testing.assert_allclose(consensus(found)[0], right, rtol=1e-5)
+    del found["torch"]
+    np.testing.assert_allclose(consensus(found)[0], right, rtol=1e-5)
+    alone = {"torch_channels_last": [right + wrong]}
+    assert consensus(alone) == alone["torch_channels_last"]

@@ -14,9 +14,9 @@ from tests.schedule.windows import Windows, relative_error
 from whet.core.dtypes import f32, i32
 from whet.core.target import PRESETS, detect
 from whet.ir.expr import call
-from whet.ir.program import run
+from whet.ir.program import Loop, run
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule.contraction import BESIDE, IN_PLACE, Tiling, find_contraction, find_turned
+from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Tiling, find_contraction, find_turned
 from whet.schedule.contraction_lowering import lower_contraction
 from whet.schedule.model import LONGEST_SUM, best_tiling, contraction_holes, turned_holes
 from whet.schedule.winograd import find_winograd
@@ -177,6 +177,27 @@ def test_what_is_read_once_is_not_copied() -> None:
     c = find_contraction(product(2, 3072, 768))
     assert c is not None
     assert best_tiling(c, HOST, 1)[1].pack_b == IN_PLACE
+
+
+def heads(m: int, n: int, k: int) -> Task:
+    """A batch along two axes that cannot be merged, because rows lie between them."""
+    a, b = placeholder((2, m, 3, k), f32, "a"), placeholder((2, k, 3, n), f32, "b")
+    r = reduce_axis(k, "k")
+    value = lambda g, h, i, j: sum_(a[g, i, h, r] * b[g, r, h, j], r)
+    return make_task(compute((2, 3, m, n), value, "y"))
+
+
+def test_threads_share_all_panels_that_are_copied_ahead() -> None:
+    task = heads(6, 40, 7)
+    c = find_contraction(task)
+    assert c is not None
+    assert len(c.outer) == 2
+    kernel = lower_contraction(c, Tiling(3, 2, 8, 1, 1, pack_b=AHEAD), "k")
+    copy, _ = kernel.program.body
+    assert isinstance(copy, Loop)
+    assert copy.kind == "parallel"
+    assert str(copy.extent) == str(2 * 3 * 3)  # panels of 16 columns
+    check_native(kernel, task, arrays_for(task), HOST)
 
 
 # ------------------------------------------------------------------------------------- precision

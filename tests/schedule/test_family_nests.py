@@ -46,6 +46,14 @@ def batched(b: int = 3, m: int = 6, n: int = 20) -> Task:
     return make_task(compute((b, m, n), lambda g, i, j: sum_(x[g, i, k] * y[g, k, j], k), "z"))
 
 
+def heads(outer: tuple[int, int], m: int, n: int) -> Task:
+    """A batch along two axes that cannot be merged, because rows lie between them."""
+    x = placeholder((outer[0], m, outer[1], 5), f32, "x")
+    y, k = placeholder((outer[0], 5, outer[1], n), f32, "y"), reduce_axis(5, "k")
+    value = lambda g, h, i, j: sum_(x[g, i, h, k] * y[g, k, h, j], k)
+    return make_task(compute((*outer, m, n), value, "z"))
+
+
 def transposition(m: int = 20, n: int = 24, _: int = 0) -> Task:
     x = placeholder((m, n), f32, "x")
     return make_task(compute((n, m), lambda j, i: x[i, j], "y"))
@@ -88,6 +96,7 @@ CASES = {
     "sliding": (sliding(1, 20), sliding(2, 50), sliding(1, 200), sliding(2, 9)),
     **{name: (make(9, 20, 11),) for name, make in TASKS.items()},
     "batched": (batched(), batched(2, 13, 40)),
+    "heads": (heads((2, 3), 6, 20), heads((3, 2), 13, 40)),
     "transposition": (transposition(), transposition(17, 33)),
     "conv": (
         Windows((7, 7), 8, 20, epilogue=True).task,

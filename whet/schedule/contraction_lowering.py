@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whet.ir.affine import substitute
-from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call
+from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call, elements
 from whet.ir.program import Allocate, Buffer, Prefetch, Program, Stmt, Store, substitute_block
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.access import map_expr
@@ -59,7 +59,8 @@ class _Lowering:
             if c.b_is_constant:
                 known[store] = packed
             else:
-                before, workspace = (copy_panels(store, packed, t.lanes),), (store,)
+                copy = copy_panels(store, packed, t.lanes, len(c.outer) + 1)
+                before, workspace = (copy,), (store,)
         elif t.pack_b == BESIDE:
             step = self.beside(in_place=in_place)
         else:
@@ -186,11 +187,14 @@ def pack_panels(c: Contraction, width: int) -> Compute:
     return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
 
 
-def copy_panels(store: Buffer, packed: Compute, lanes: int) -> Stmt:
-    """The statements that bring b into panels at run time, one panel per parallel step."""
-    first, var = packed.axes[0], Var("b0")
-    one = Compute(packed.name, packed.axes[1:], substitute(packed.body, {first: var}))
-    return loop(var, first.extent, copy_panel(store, (var,), one, lanes), kind="parallel")
+def copy_panels(store: Buffer, packed: Compute, lanes: int, shared: int = 1) -> Stmt:
+    """The statements that bring b into panels at run time; threads share the first axes."""
+    first, rest = packed.axes[:shared], packed.axes[shared:]
+    var = Var("b0")
+    env = split_index(var, first)
+    one = Compute(packed.name, rest, substitute(packed.body, env))
+    copy = copy_panel(store, tuple(env[axis] for axis in first), one, lanes)
+    return loop(var, elements(first), copy, kind="parallel")
 
 
 def copy_panel(store: Buffer, at: tuple[Expr, ...], packed: Compute, lanes: int) -> Stmt:

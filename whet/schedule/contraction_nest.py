@@ -197,16 +197,16 @@ class _Nest:
 
     # ---------------------------------------------------------------------------------- copies
     def _copy(self) -> Statement:
-        """b into panels; steps of the outermost loop are parallel."""
+        """b into panels, which threads share."""
         c = self.c
         value = substitute(c.b, c.k_values)
         store = Store(self.store, (c.vector,), value)
         levels = [
             *(
-                Level(f"outer{n}", axis.extent, "serial" if n else "parallel", {axis: 1})
+                Level(f"outer{n}", axis.extent, "parallel", {axis: 1})
                 for n, axis in enumerate(c.outer)
             ),
-            Level("panel", self.panels, "serial" if c.outer else "parallel", self._column(1)),
+            Level("panel", self.panels, "parallel", self._column(1)),
             *(Level(f"k{n}", k.extent, "serial", {k: 1}) for n, k in enumerate(c.k_axes)),
             Level("lane", self.width, "vector", {c.vector: 1}),
         ]
