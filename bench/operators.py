@@ -7,8 +7,8 @@
 Every case gets at most --trials trials and --seconds of search, then all runtimes take turns.
 What is done is kept in --work, case by case: a run that was stopped goes on where it was, and
 --redo measures again.  The best of the others' variants counts, unless its results are off: errors
-are distances from the results that most libraries agree with.  The roofline is that of the direct algorithm,
-so Winograd may exceed it.
+are distances from the results that most libraries agree with.  The roofline is that of the direct
+algorithm, so Winograd may exceed it.
 """
 
 from __future__ import annotations
