@@ -343,6 +343,59 @@ def test_scales_go_into_matrices() -> None:
     assert fold_batch_norm(Graph((x,), (row,), ("y",))).outputs == (row,)
 
 
+def heads(*after: str, constant: Array, bias: bool = True) -> Graph:
+    """A projection [2, 5, 12] whose heads are split and moved, then whatever comes after."""
+    x = make_input("x", f(2, 5, 3))
+    w = make_constant(RNG.standard_normal((3, 12)).astype(np.float32))
+    (y,) = apply(REGISTRY["matmul"](), x, w)
+    if bias:
+        (y,) = apply(REGISTRY["add"](), y, make_constant(np.arange(12, dtype=np.float32)))
+    (y,) = apply(REGISTRY["reshape"](shape=(2, 5, 4, 3)), y)
+    (y,) = apply(REGISTRY["transpose"](perm=(0, 2, 1, 3)), y)
+    for name in after:
+        (y,) = apply(REGISTRY[name](), y, make_constant(constant.astype(np.float32)))
+    return Graph((x,), (y,), ("y",))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    "constant",
+    [np.array([0.125]), np.full((1, 1, 1, 1), 3.0), np.arange(1, 5).reshape(4, 1, 1),
+     np.arange(1, 13).reshape(1, 4, 1, 3)],
+)  # fmt: skip
+@pytest.mark.parametrize("after", [("mul",), ("div", "mul"), ("mul", "add")])
+def test_scales_pass_what_only_moves(after: tuple[str, ...], constant: Array, bias: bool) -> None:
+    before = heads(*after, constant=constant, bias=bias)
+    folded = fold_batch_norm(before)
+    moved = ["reshape", "transpose"]
+    if bias:
+        assert operators(folded) == ["matmul", "add", *moved]
+    else:  # a shift without a bias stays where it is
+        assert operators(folded) == ["matmul", *moved, *after[1:]][: 3 + ("add" in after)]
+    assert_same_meaning(before, folded, exact=False)
+
+
+@pytest.mark.parametrize(
+    "constant", [np.arange(5).reshape(5, 1), np.ones((2, 2, 4, 5, 3)), np.ones((1, 2, 1, 1, 1))]
+)
+def test_what_varies_elsewhere_or_widens_does_not_pass(constant: Array) -> None:
+    before = heads("mul", constant=constant)
+    assert fold_batch_norm(before).outputs == before.outputs
+
+
+def test_a_scaled_product_that_two_read_is_computed_once() -> None:
+    x = make_input("x", f(5, 3))
+    w, p = (make_constant(RNG.standard_normal(s).astype(np.float32)) for s in ((3, 4), (4,)))
+    (y,) = apply(REGISTRY["matmul"](), x, w)
+    (scaled,) = apply(REGISTRY["mul"](), y, p)
+    (again,) = apply(REGISTRY["mul"](), scaled, p)
+    (other,) = apply(REGISTRY["relu"](), scaled)
+    before = Graph((x,), (again, other), ("a", "b"))
+    after = fold_batch_norm(before)
+    assert operators(after).count("matmul") == 1
+    assert_same_meaning(before, after, exact=False)
+
+
 # --------------------------------------------------------------------------- pipeline, rewriter
 def test_folding_survives_any_parameters() -> None:
     """Warnings are errors here: negative variances and infinite scales must not raise them."""

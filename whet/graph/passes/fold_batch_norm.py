@@ -12,6 +12,8 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Graph, Node, Result, Value, make_constant
 from whet.graph.rewrite import rebuild
 from whet.ops.arithmetic import Add
+from whet.ops.base import Op
+from whet.ops.movement import Reshape, Transpose
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
@@ -23,7 +25,10 @@ def fold_batch_norm(graph: Graph) -> Graph:
     Cases: (1) `batch_norm` with constant parameters; (2) its parts, as other exporters write
     them: `mul`, `div`, `add` and `sub` with a constant that varies along the channels only,
     in any number and order; (3) the product is a `conv`, `conv_transpose` or `matmul` with
-    constant weights, followed at most by an `add` of a constant (its bias).
+    constant weights, followed at most by an `add` of a constant (its bias); (4) between the product
+    and the constant lie a `reshape` or `transpose`, as where attention scales its heads:
+
+        mul(transpose(reshape(matmul(x, w))), k)    ->    transpose(reshape(matmul(x, w * k)))
 
     Kept as it is: a product that something else reads too (folding would compute it twice),
     and constants that vary along another axis.  True over the reals; the new weights are
@@ -41,6 +46,8 @@ def fold_batch_norm(graph: Graph) -> Graph:
         for old, new in zip(node.results, results, strict=True):
             if len(graph.users.get(old, ())) == 1 and old not in outputs:
                 exclusive.add(new)
+            else:
+                exclusive.discard(new)
         return results
 
     return rebuild(graph, step)
@@ -89,6 +96,62 @@ def _affine_of_batch_norm(epsilon: float, inputs: tuple[Value, ...]) -> _Affine 
 
 def _fold(b: GraphBuilder, affine: _Affine, exclusive: set[Value]) -> Value | None:
     """The affine map with its scale inside the weights of the product below it."""
+    moved: list[Op] = []
+    while affine.source in exclusive and (node := _movement(affine.source)) is not None:
+        if _widens(affine):
+            return None
+        moved.append(node.op)
+        affine = _before(node, affine)
+    folded = _fold_product(b, affine, exclusive)
+    if folded is None:
+        return None
+    for op in reversed(moved):
+        exclusive.add(folded)  # what moves it is all that reads it
+        folded = b.one(op, folded)
+    return folded
+
+
+def _widens(affine: _Affine) -> bool:
+    """Whether the result is larger than the source, because the constants are."""
+    shape = affine.source.tensor_type.shape
+    arrays = [a for a in (affine.scale, affine.shift) if a is not None]
+    return np.broadcast_shapes(shape, *(a.shape for a in arrays)) != shape
+
+
+def _movement(value: Value) -> Node | None:
+    """The node that only put all elements of its input elsewhere, if the value is its result."""
+    if isinstance(value, Result) and isinstance(value.node.op, Reshape | Transpose):
+        return value.node
+    return None
+
+
+def _before(node: Node, affine: _Affine) -> _Affine:
+    """The same map of what the elements were before they moved."""
+    (source,) = node.inputs
+    shape, result = source.tensor_type.shape, node.results[0].tensor_type.shape
+
+    def back(array: Array | None) -> Array | None:
+        if array is None or array.size == 1:
+            return None if array is None else array.reshape(())
+        there = np.broadcast_to(array, result)
+        if isinstance(node.op, Transpose):
+            return _narrowed(there.transpose(np.argsort(node.op.perm)))
+        return _narrowed(there.reshape(shape))
+
+    return _Affine(source, back(affine.scale), back(affine.shift))
+
+
+def _narrowed(array: Array) -> Array:
+    """The array with extent 1 along the axes on which it does not depend."""
+    for axis in range(array.ndim if array.size else 0):
+        first = array.take([0], axis)
+        if np.array_equal(np.broadcast_to(first, array.shape), array):
+            array = first
+    return array
+
+
+def _fold_product(b: GraphBuilder, affine: _Affine, exclusive: set[Value]) -> Value | None:
+    """The affine map of a product, or of one with a bias, as a product with a bias."""
     product, bias = affine.source, None
     if product not in exclusive:
         return None
@@ -98,10 +161,7 @@ def _fold(b: GraphBuilder, affine: _Affine, exclusive: set[Value]) -> Value | No
     scale, shift = affine.scale, affine.shift
     if product not in exclusive or not isinstance(product, Result):
         return None
-    type = product.tensor_type
-    if np.broadcast_shapes(type.shape, *(a.shape for a in (scale, shift) if a is not None)) != (
-        type.shape
-    ):
+    if _widens(_Affine(product, scale, shift)):
         return None
     if scale is not None:
         weights = _scaled_weights(product.node, scale)
@@ -115,7 +175,7 @@ def _fold(b: GraphBuilder, affine: _Affine, exclusive: set[Value]) -> Value | No
     total = bias if shift is None else shift if bias is None else bias + shift
     if total is None:
         return product
-    return b.one(Add(), product, b.constant(total.astype(type.dtype.numpy)))
+    return b.one(Add(), product, b.constant(total.astype(product.tensor_type.dtype.numpy)))
 
 
 def _application(value: Value) -> tuple[str, Any, tuple[Value, ...]]:
