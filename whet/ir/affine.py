@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from whet.ir.expr import (
     Axis,
@@ -129,6 +130,7 @@ def _atom_interval(atom: Expr, extents: Mapping[Expr, int]) -> tuple[int, int] |
     return None
 
 
+@lru_cache(maxsize=4096)
 def free_symbols(e: Expr) -> frozenset[Expr]:
     """The variables and axes that occur in an expression (reduced axes included)."""
     found: set[Expr] = set()

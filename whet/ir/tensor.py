@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from whet.core.dtypes import DType
 from whet.core.errors import check, fail
@@ -162,9 +163,14 @@ def producers(tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensors that this one reads directly, each once, in order of appearance."""
     if not isinstance(tensor, Compute):
         return ()
-    return tuple(
-        dict.fromkeys(e.tensor for e in subexpressions(tensor.body) if isinstance(e, Read))
-    )
+    found = _PRODUCERS.get(tensor)
+    if found is None:
+        reads = (e.tensor for e in subexpressions(tensor.body) if isinstance(e, Read))
+        found = _PRODUCERS[tensor] = tuple(dict.fromkeys(reads))
+    return found
+
+
+_PRODUCERS: WeakKeyDictionary[Compute, tuple[Tensor, ...]] = WeakKeyDictionary()
 
 
 def stages(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

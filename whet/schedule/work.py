@@ -52,6 +52,7 @@ def terms(e: Expr, *, inside_reductions: bool = False) -> Iterator[Expr]:
             stack.extend(x.children())
 
 
+@lru_cache(maxsize=1024)
 def operations(e: Expr, along: Axis | None = None) -> float:
     """Operations per vector; a product that is added at once costs nothing extra.
 
@@ -74,9 +75,10 @@ def operations(e: Expr, along: Axis | None = None) -> float:
     return total
 
 
-def reads(e: Expr) -> list[Read]:
+@lru_cache(maxsize=1024)
+def reads(e: Expr) -> tuple[Read, ...]:
     """The reads of a value, outside of its reductions."""
-    return [x for x in terms(e) if isinstance(x, Read)]
+    return tuple(x for x in terms(e) if isinstance(x, Read))
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from whet.core.types import TensorType
 from whet.graph.graph import Node
@@ -22,17 +22,17 @@ class Structure:
     inputs: tuple[Placeholder, ...]
     outputs: tuple[Tensor, ...]
 
-    @property
+    @cached_property
     def computes(self) -> tuple[Compute, ...]:
         return tuple(s for s in stages(self.outputs) if isinstance(s, Compute))
 
-    @property
+    @cached_property
     def reduces(self) -> tuple[Reduce, ...]:
         return tuple(
             e for s in self.computes for e in subexpressions(s.body) if isinstance(e, Reduce)
         )
 
-    @property
+    @cached_property
     def is_movement(self) -> bool:
         """Every output element is one input element, whatever its value."""
         return all(isinstance(s.body, Read) and _static_read(s.body) for s in self.computes)
@@ -42,7 +42,7 @@ class Structure:
         """No reductions."""
         return not self.reduces
 
-    @property
+    @cached_property
     def contraction(self) -> tuple[Compute, Reduce, Read, Read] | None:
         """The stage, reduction and two reads of a sum of products, if this is one."""
         if len(self.computes) != 1 or len(self.reduces) != 1:
