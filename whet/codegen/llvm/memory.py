@@ -186,17 +186,15 @@ class MemoryWriter(AddressWriter):
 
     # --------------------------------------------------------------------------- registers
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[str, int]:
-        """The slot of a register and its lanes: its indices are constants after unrolling, and
+        """The slot of a register and its lanes: its address is a constant after unrolling, and
         the lane."""
-        numbers, lanes = [], 0
-        for index in indices:
-            form = self.bindings.form(index)
-            for atom, _ in form.terms:
-                if atom is not self.lane_var:
-                    fail("WH1301", f"register '{buffer.name}' is indexed by {index}")
-                lanes = self.lanes
-            numbers.append(form.constant)
-        return self.storage.register(buffer, tuple(numbers), lanes), lanes
+        form, lanes = self.bindings.address(buffer, indices), 0
+        for atom, _ in form.terms:
+            if atom is not self.lane_var:
+                at = ", ".join(str(self.bindings.resolve(i)) for i in indices)
+                fail("WH1301", f"register '{buffer.name}' is indexed by {at}")
+            lanes = self.lanes
+        return self.storage.register(buffer, form.constant, lanes), lanes
 
     def load_register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Operand:
         slot, lanes = self.register(buffer, indices)

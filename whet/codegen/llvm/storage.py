@@ -20,7 +20,7 @@ class Storage:
         self.function, self.slots, self.frozen = function, slots, frozen
         self.bases: dict[Buffer, str] = {}
         self.generation: dict[Buffer, int] = {}
-        self.registers: dict[tuple[Buffer, int, tuple[int, ...], int], str] = {}
+        self.registers: dict[tuple[Buffer, int, int, int], str] = {}
 
     def allocate(self, buffer: Buffer) -> None:
         """Room for a scratch buffer; a second allocation of it is a new one."""
@@ -57,9 +57,9 @@ class Storage:
         self.function.line(f"store i64 1, ptr {status}, align 8")
         self.function.module.has_status = True
 
-    def register(self, buffer: Buffer, indices: tuple[int, ...], lanes: int) -> str:
+    def register(self, buffer: Buffer, position: int, lanes: int) -> str:
         """The stack slot that stands for a register; `sroa` turns it into one."""
-        key = (buffer, self.generation[buffer], indices, lanes)
+        key = (buffer, self.generation[buffer], position, lanes)
         if key not in self.registers:
             name = self.function.fresh("reg")
             self.function.allocas.append(f"{name} = alloca {llvm_type(buffer.dtype, lanes)}")

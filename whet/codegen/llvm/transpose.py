@@ -18,7 +18,7 @@ def transpose_tile(f: FunctionWriter, storage: Storage, tile: Buffer) -> None:
     n = tile.shape[0]
     check(tile.shape == (n, n) and n & (n - 1) == 0 and tile.scope == "register", "WH1301",
           f"a tile of {tile.type} cannot be transposed in registers")  # fmt: skip
-    slots = [storage.register(tile, (row, 0), n) for row in range(n)]
+    slots = [storage.register(tile, row * n, n) for row in range(n)]
     rows = [_load(f, tile, slot) for slot in slots]
     distance = n // 2
     while distance:

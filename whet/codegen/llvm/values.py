@@ -160,11 +160,9 @@ class ValueWriter(MaskWriter):
     def across_lanes(self, kind: str, axis: Axis, buffer: Buffer, at: Sequence[Expr]) -> Operand:
         """The reduction of one vector register to a scalar."""
         require_code(buffer.scope == "register", f"a {kind} inside an expression")
-        slot = self.storage.register(
-            buffer,
-            tuple(self.bindings.form(substitute(i, {axis: as_expr(0)})).constant for i in at),
-            axis.extent,
-        )
+        first = tuple(substitute(i, {axis: as_expr(0)}) for i in at)
+        position = self.bindings.address(buffer, first).constant
+        slot = self.storage.register(buffer, position, axis.extent)
         vector = self.f.emit(
             f"load {llvm_type(buffer.dtype, axis.extent)}, ptr {slot}", buffer.dtype, axis.extent
         )
