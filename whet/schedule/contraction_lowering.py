@@ -40,7 +40,7 @@ class _Lowering:
         self.env: dict[Expr, Expr] = {
             **split_index(self.p // (chunks * blocks), c.outer),
             **split_index(row, c.m_axes),
-            c.vector: column_of(c, t.width, self.panel, self.tile.column),
+            c.vector: column_of(c, t, self.panel, self.tile.v, self.tile.lane),
             **dict(zip(c.k_axes, self.depth)),
         }
 
@@ -49,9 +49,9 @@ class _Lowering:
         known: dict[Buffer, Tensor] = {}
         before: tuple[Stmt, ...] = ()
         workspace: tuple[Buffer, ...] = ()
-        in_place = c.b_is_contiguous and t.width <= c.columns
+        in_place = c.b_is_contiguous and (t.width <= c.columns or t.lanes <= c.columns)
         if c.b_is_constant or (t.pack_b != BESIDE and (t.pack_b or not in_place)):
-            packed = pack_panels(c, t.width)
+            packed = pack_panels(c, t)
             store = Buffer("panels", packed.shape, packed.dtype)
             panel = (*(self.env[x] for x in c.outer), self.panel)
             hints = self.next_panel(store, panel) if t.prefetch else ()
@@ -125,7 +125,7 @@ class _Lowering:
             return None
         within = Var("within")
         place = c.k_axes.index(depth)
-        env = {**self.env, c.vector: column_of(c, t.width, self.panel, within)}
+        env = {**self.env, c.vector: start_of(self.panel, t.width, c.columns) + within}
         value = substitute(substitute(c.b, c.k_values), env)
         nest = turned_copy(near, (*at[:-1], within), value, (Axis("within", t.width), within),
                            (depth, self.depth[place]), t.lanes)  # fmt: skip
@@ -163,26 +163,29 @@ class _Lowering:
         return Store(c.stage.target, (address,), substitute(value, self.env))
 
 
-def column_of(c: Contraction, width: int, panel: Expr, within: Expr) -> Expr:
-    """The column at a position within a panel.
+def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Expr:
+    """The column of a lane of a vector of a panel.
 
-    The last panel ends at the edge; one that is wider than all columns repeats the last.
+    The last panel ends at the edge, and so does the last vector of one that is wider than all
+    columns; a vector that is wider than all of them repeats the last.
     """
-    if width > c.columns:
-        return call("min", within, c.columns - 1)
-    return start_of(panel, width, c.columns) + within
+    if t.width <= c.columns:
+        return start_of(panel, t.width, c.columns) + v * t.lanes + lane
+    if t.lanes <= c.columns:
+        return start_of(v, t.lanes, c.columns) + lane
+    return call("min", v * t.lanes + lane, c.columns - 1)
 
 
-def pack_panels(c: Contraction, width: int) -> Compute:
+def pack_panels(c: Contraction, t: Tiling) -> Compute:
     """b as [outer..., panel, k..., column within the panel]."""
-    panels = -(-c.columns // width)
-    shape = [*(x.extent for x in c.outer), panels, *(k.extent for k in c.k_axes), width]
+    panels = -(-c.columns // t.width)
+    shape = [*(x.extent for x in c.outer), panels, *(k.extent for k in c.k_axes), t.width]
     axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(shape))
     panel, depth = axes[len(c.outer)], axes[len(c.outer) + 1 : -1]
     env: dict[Expr, Expr] = {
         **dict(zip(c.outer, axes)),
         **dict(zip(c.k_axes, depth)),
-        c.vector: column_of(c, width, panel, axes[-1]),
+        c.vector: column_of(c, t, panel, axes[-1] // t.lanes, axes[-1] % t.lanes),
     }
     return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
 

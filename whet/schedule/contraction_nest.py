@@ -46,10 +46,11 @@ def contraction_nests(
     nothing = np.zeros(count, np.int64)
     pack, terms, way = (np.asarray(holes.get(n, nothing)) for n in ("pack", "terms", "pack_b"))
     wide = holes["nv"] * holes["lanes"] > c.columns
-    ahead = (way == AHEAD) | (not c.b_is_contiguous) | wide
+    idle = holes["lanes"] > c.columns
+    ahead = (way == AHEAD) | (not c.b_is_contiguous) | idle
     way = np.where(way == BESIDE, BESIDE, np.where(ahead, AHEAD, IN_PLACE))
     way = np.full(count, AHEAD) if c.b_is_constant else way
-    kinds = np.stack([way, pack, terms, wide], axis=1)
+    kinds = np.stack([way, pack, terms, wide, idle], axis=1)
     found: list[Statement] = []
     for kind in np.unique(kinds, axis=0):
         rows = np.flatnonzero((kinds == kind).all(axis=1))
@@ -77,7 +78,7 @@ class _Nest:
         self.total = self.acc if self.cut is None else Buffer("total", (1, 1, 1), c.a.dtype)
         self.store = Buffer("panel" if way == BESIDE else "panels", (1,), c.b.dtype)
         # The first tile copies the panel while it reads it.
-        self.fused = way == BESIDE and c.b_is_contiguous and bool((self.width <= c.columns).all())
+        self.fused = way == BESIDE and c.b_is_contiguous and bool((self.lanes <= c.columns).all())
 
     def statements(self) -> list[Statement]:
         c = self.c
@@ -110,7 +111,7 @@ class _Nest:
 
     # ---------------------------------------------------------------------------------- levels
     def _column(self, panel: Array | int) -> Moves:
-        if self.way != IN_PLACE and bool((self.width > self.c.columns).all()):
+        if bool((self.width > self.c.columns).all()):
             return {}
         return {self.c.vector: start_at(panel, self.width, self.c.columns)}
 
@@ -166,9 +167,14 @@ class _Nest:
         c = self.c
         return [
             Level("i", self.mr, "unroll", digits(1, c.m_axes)),
-            Level("v", self.nv, "unroll", {c.vector: np.minimum(self.lanes, c.columns - 1)}),
+            Level("v", self.nv, "unroll", {c.vector: self._second_vector()}),
             Level("lane", self.lanes, "vector", {c.vector: 1}),
         ]
+
+    def _second_vector(self) -> Array:
+        """Where the second vector of a panel starts: it may be the last, which ends at the edge."""
+        last = np.maximum(self.c.columns - self.lanes, 0)
+        return np.where(self.width > self.c.columns, np.minimum(self.lanes, last), self.lanes)
 
     # --------------------------------------------------------------------------------- buffers
     def _registers(self) -> Local:

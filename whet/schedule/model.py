@@ -200,9 +200,9 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     widths = _lane_counts(c.columns, lanes, full)
     for mr, lanes in product(range(1, min(c.rows, 16) + 1), widths):
         for nv in range(1, 9 if lanes < full else 7):
-            # Lanes that are stored one by one may repeat the last column.
-            idle = max(0, nv * lanes - c.columns)
-            if mr * nv + nv + 1 > registers or (nv > 1 and idle >= (lanes if c.is_turned else 1)):
+            # The last vector of a panel may overlap the one before it, but is not idle.
+            idle = nv * lanes - c.columns
+            if mr * nv + nv + 1 > registers or (nv > 1 and idle >= lanes):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
             for tpb in _spread(tiles):
