@@ -34,6 +34,7 @@ from whet.schedule import (
     staged,
     staged_model,
     staged_nest,
+    sweeps,
     transposed,
     transposed_nest,
     winograd,
@@ -44,7 +45,8 @@ from whet.schedule import (
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.kernel import Kernel
 from whet.schedule.nests import Statement
-from whet.schedule.sketch import Population, add_sketch
+from whet.schedule.parts import InParts
+from whet.schedule.sketch import SKETCHES, Population, add_sketch
 from whet.tasks.task import Task
 
 F = TypeVar("F")
@@ -225,4 +227,17 @@ add_sketch(
         attention_nest.attention_nests,
     )
 )
+add_sketch(
+    Family(
+        "sweeps",
+        sweeps.find_sweeps,
+        sweeps.SweepTiling,
+        sweeps.sweep_holes,
+        sweeps.sweep_costs,
+        sweeps.lower_sweeps,
+        sweeps.sweep_nests,
+    )
+)
+for inner in ("contraction", "spatial", "rows", "sweeps"):
+    add_sketch(InParts(SKETCHES[inner]))
 add_sketch(Derived())

@@ -126,9 +126,9 @@ def _arrival_cycles(
     """
     elements = c.depth * c.columns
     if c.b_is_contiguous:
-        far = 1.0 if _reduced_step(c) * c.b.dtype.itemsize >= PAGE_BYTES else 0.3
+        far = distance(_reduced_step(c) * c.b.dtype.itemsize)
         visits = far * panels * c.depth
-        arrival = visits * (12 + 5 * lines)
+        arrival = visits * visit_cycles(lines)
     else:
         each = GATHERED if _is_gathered(c) else 0.45
         visits, arrival = 0.0 * panels, each * elements * np.ones(len(panels))
@@ -136,6 +136,16 @@ def _arrival_cycles(
     copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + 0.6 * elements)
     result: Array = np.where(pack_b == IN_PLACE, in_place, copied)
     return result
+
+
+def distance(step: int) -> float:
+    """What it costs to go so many bytes further, against going to another page."""
+    return 1.0 if step >= PAGE_BYTES else 0.3
+
+
+def visit_cycles(lines: Array) -> Array:
+    """To read a few lines in another page than those before."""
+    return 12 + 5 * lines
 
 
 def _is_gathered(c: Contraction) -> bool:

@@ -13,7 +13,7 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
-from whet.schedule.model import lanes_for
+from whet.schedule.model import distance, lanes_for, visit_cycles
 from whet.schedule.rates import rates_of
 from whet.schedule.sketch import population
 from whet.schedule.spatial import Spatial, can_stream, loop_kinds
@@ -37,6 +37,8 @@ TILE_CYCLES = 4.0
 """Loops and addresses around a tile."""
 APART = 1.1
 """Slow-down when every term starts in another line and often on another page."""
+MANY_ROWS = 16
+"""More than the machine reads ahead side by side."""
 SCATTERED = 0.75
 """What arrives from the second cache when lines do not follow each other, against what could."""
 
@@ -116,11 +118,34 @@ def _reduction_cycles(
                if kind == "unroll"}  # fmt: skip
     terms = elements(tuple(written))
     tally.add(reduce.value, written, combine)
+    visits = count * _visits(s, target, reduce, px, nv * lanes)
     if terms == count:
         overlap = max(1.0, IN_FLIGHT / (tally.operations + tally.loads))
-        return max(apart * tally.cycles(), tally.rates.latency * count / overlap)
+        cycles = max(apart * tally.cycles(), tally.rates.latency * count / overlap)
+        # What a few terms read goes on where the tile before ended.
+        return cycles + (visits if count >= MANY_ROWS else 0.0)
     # One step of the loop after the other: chains cannot overlap.
-    return count / terms * (apart * max(tally.cycles(), tally.rates.latency * terms) + 1.0)
+    cycles = apart * max(tally.cycles(), tally.rates.latency * terms) + 1.0
+    return count / terms * cycles + visits
+
+
+def _visits(s: Spatial, target: Target, reduce: Reduce, px: int, width: int) -> float:
+    """Cycles that a term waits for the lines that it steps to, where they are read once and no
+    cache of the core's own holds all of them."""
+    total = 0.0
+    for read in reads(reduce.value):
+        known = free_symbols(read)
+        times = elements([a for a in (*s.stage.axes, *reduce.axes) if a in known])
+        far = read.tensor.type.nbytes > target.l2_bytes and times <= read.tensor.type.size
+        if not far or lane_step(read, s.vector) != 1:
+            continue
+        steps = [abs(form_of(read).coefficient(k)) for k in reduce.axes]
+        step = min((n for n in steps if n), default=0)
+        if step > width:
+            lines = np.ceil(width * read.dtype.itemsize / target.line_bytes)
+            places = distinct(form_of(read), {} if s.pixels is None else {s.pixels: px})
+            total += places * distance(step * read.dtype.itemsize) * float(visit_cycles(lines))
+    return total
 
 
 def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
