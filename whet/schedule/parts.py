@@ -206,7 +206,9 @@ def reduced_order(task: Task) -> tuple[Axis, ...] | None:
     if reduce is None or elements(reduce.axes) < FEWEST_TERMS:
         return None
     reads = [e for e in subexpressions(reduce.value) if isinstance(e, Read)]
-    if sum(t.type.nbytes for t in {e.tensor for e in reads}) < FEWEST_BYTES:
+    nbytes = sum(t.type.nbytes for t in {e.tensor for e in reads})
+    # Constants are stored in the order of the loops anyway.
+    if nbytes < FEWEST_BYTES or 2 * task.constant_bytes > nbytes:
         return None
     if task.outputs[0].type.size > MOST_RESULTS or any(e.tensor not in task.buffers for e in reads):
         return None
