@@ -85,7 +85,7 @@ class KernelMaker:
                 kernel = Kernel(replace(step.program, name=symbol), (), ())
             else:
                 kernel = self.schedule(step.task, symbol)
-            module = Module()
+            module = Module(self.target)
             emit_program(kernel.program, module, _limits(step, kernel) if self.checked else None)
             self.made[step.key] = NativeKernel(kernel, symbol, module.text(), module.has_status)
         return self.made[step.key]

@@ -68,7 +68,7 @@ def lower(candidate: Candidate, bench: Bench) -> Lowered | Measured:
         reason = over_limit(kernel.program, bench.target)
         if reason is not None:
             return Measured(candidate, Outcome.LIMIT, (), reason)
-        module = Module()
+        module = Module(bench.target)
         emit_program(kernel.program, module)
     except Exception as error:  # sketches may be the user's, and holes anything: it is recorded
         text = f"{type(error).__name__}: {error}"

@@ -14,7 +14,14 @@ product along them.  A step takes a block of rows from one product to the other:
       for a few rows of the block:  the row stages, back into scores
       y[block, d] = scores * v                                 (register tiles)
 
-so what lies between the products never leaves the caches of the core.  Where x must be copied
+so what lies between the products never leaves the caches of the core.  Where a row is a few
+vectors, a tile may hold `whole` rows of scores, and the stages work on its registers:
+
+      for a few rows of the block:
+        tile = left * panel of x                               (whole rows, in registers)
+        the row stages on the tile, into y, or into scores for the second product
+
+Where x must be copied
 into panels, all of them are before the steps, or, when a block is all rows, each by the step
 that uses it.
 """
@@ -33,6 +40,7 @@ from whet.schedule.contraction_lowering import copy_panel, copy_panels
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import longest_sum
 from whet.schedule.nest import arguments_of, loop, split_index, start_of
+from whet.schedule.row_registers import RegisterRows, RowVectors, stay_in_registers
 from whet.schedule.rows import TOGETHER_BYTES, Rows, RowTiling, RowWriter, finds_positions
 from whet.schedule.tile import RegisterTile
 from whet.tasks.rowshape import common_rows
@@ -100,6 +108,11 @@ class Attention:
     first: Product
     rows: Rows
     second: Product | None
+
+    @property
+    def rows_fit_registers(self) -> bool:
+        """Whether the row stages can work on rows in registers, if there are enough of these."""
+        return stay_in_registers(self.rows, self.first.stage)
 
     @property
     def between(self) -> Compute | None:
@@ -184,7 +197,8 @@ class AttentionTiling:
     """The holes: tile of the first product, tile of the second, rows per block.
 
     `in_place` reads the left factor where it lies, which the caches must allow: the rows of a tile
-    must not push each other out.
+    must not push each other out.  `whole`: the tile of the first product has whole rows, which
+    go through the row stages in registers.
     """
 
     mr: int
@@ -194,6 +208,7 @@ class AttentionTiling:
     lanes2: int
     block: int
     in_place: int = 0
+    whole: int = 0
 
 
 def rows_together(f: Attention, block: int) -> int:
@@ -229,18 +244,23 @@ class _Lowering:
         f, t = self.f, self.t
         task = f.task
         copies = [] if t.in_place else [self.copy_left()]
-        tile = RegisterTile(t.mr, t.nv, t.lanes)
-        body = [*copies, self.product(f.first, self.first_left, tile, self.keep)]
-        body += self.row_stages()
+        tile = RegisterTile(t.mr, t.nv, t.lanes, by_vector=t.whole > 0 and t.nv > t.mr)
+        if t.whole:
+            body = [*copies, self.whole_rows(tile)]
+        else:
+            body = [*copies, self.product(f.first, self.first_left, tile, self.keep)]
+            body += self.row_stages()
         if f.second is not None:
             tile = RegisterTile(t.mr, t.nv2, t.lanes2)
             body.append(
                 self.product(f.second, lambda row, k: self.scores[row, k], tile, self.finish)
             )
-        inner: Stmt = Allocate(self.scores, tuple(body))
+        step = tuple(body)
+        if f.second is not None or not t.whole:
+            step = (Allocate(self.scores, step),)
         if copies:
-            inner = Allocate(self.left, (inner,))
-        nest = (*self.before, loop(self.p, self.steps, inner, kind="parallel"))
+            step = (Allocate(self.left, step),)
+        nest = (*self.before, loop(self.p, self.steps, *step, kind="parallel"))
         inputs, arguments = arguments_of(task, nest, {})
         (output,) = task.outputs
         outputs = (flat_buffer(task.buffers[output]),)
@@ -306,29 +326,67 @@ class _Lowering:
         store: Callable[[Product, Expr, Expr, Expr], Stmt],
     ) -> Stmt:
         """All tiles of the block: panels of b outermost, so that each is used while in L1."""
-        panel, io, k = Var("panel"), Var("io"), Var("k")
+        panel, io = Var("panel"), Var("io")
         row = start_of(io, tile.mr, self.t.block) + tile.i
         column = start_of(panel, tile.width, g.column.extent) + tile.column
-        near = Buffer("panel", (g.depth.extent, tile.width), g.b.dtype)
-        copies: tuple[Stmt, ...] = ()
-        if g.b_is_contiguous:
-            b = substitute(g.b, self.where(g, row, column=column, depth=k))
-        elif self.blocks == 1 and near.type.nbytes <= PANEL_BYTES:
-            b = near[k, tile.column]
-            copies = (self.pack_near(g, near, panel, tile),)
-        else:
-            b = Read(self.pack(g, tile), (self.batch, panel, k, tile.column))
-        terms = longest_sum(g.depth.extent, g.reduce.dtype)
-        body = tile.multiply(
-            left(row, k),
-            b,
-            [(k, g.depth.extent)],
-            lambda total: store(g, total, row, column),
-            terms=terms,
-        )
+        b, near, copies = self.right(g, tile, panel, column)
+        body = self.sums(g, left, tile, row, b, lambda total: store(g, total, row, column))
         tiles, panels = -(-self.t.block // tile.mr), -(-g.column.extent // tile.width)
         nest = loop(panel, panels, *copies, loop(io, tiles, body))
         return Allocate(near, (nest,)) if copies else nest
+
+    def whole_rows(self, tile: RegisterTile) -> Stmt:
+        """All tiles of the first product, each with whole rows, and the row stages on them."""
+        f, g, io = self.f, self.f.first, Var("io")
+        vectors = RowVectors(g.column.extent, tile.lanes)
+        first = start_of(io, tile.mr, self.t.block)
+        row, column = first + tile.i, vectors.column(tile.v, tile.lane)
+        scores = Buffer("tile", (tile.mr, tile.nv, tile.lanes), g.reduce.dtype, scope="register")
+        b, near, copies = self.right(g, tile, as_expr(0), column)
+
+        def keep(total: Expr) -> Stmt:
+            at = (tile.i, tile.v, tile.lane)
+            return Store(scores, at, self.value(g, total, row, column))
+
+        kept: dict[Tensor, tuple[Buffer, Expr]] = {}
+        if f.between is not None:
+            kept[f.between] = (self.scores, row)
+        where = self.where(g, row)
+        rows = [where[axis] for axis in (*g.outer, g.row)]
+        writer = RegisterRows(f.rows, tile, vectors, rows, (g.stage, scores), kept)
+        body: tuple[Stmt, ...] = (self.sums(g, self.first_left, tile, row, b, keep),)
+        body += tuple(writer.stage(stage) for stage in f.rows.stages)
+        for buffer in (scores, *writer.scratch):
+            body = (Allocate(buffer, body),)
+        nest = loop(io, -(-self.t.block // tile.mr), *body)
+        return Allocate(near, (*copies, nest)) if copies else nest
+
+    def sums(
+        self,
+        g: Product,
+        left: Callable[[Expr, Expr], Expr],
+        tile: RegisterTile,
+        row: Expr,
+        b: Callable[[Expr], Expr],
+        finish: Callable[[Expr], Stmt],
+    ) -> Stmt:
+        """A tile of a product."""
+        k, terms = Var("k"), longest_sum(g.depth.extent, g.reduce.dtype)
+        return tile.multiply(left(row, k), b(k), [(k, g.depth.extent)], finish, terms=terms)
+
+    def right(
+        self, g: Product, tile: RegisterTile, panel: Expr, column: Expr
+    ) -> tuple[Callable[[Expr], Expr], Buffer, tuple[Stmt, ...]]:
+        """The right factor of a tile by depth, room for a panel, and what copies it there."""
+        near = Buffer("panel", (g.depth.extent, tile.width), g.b.dtype)
+        if g.b_is_contiguous:
+            env = self.where(g, as_expr(0), column=column)
+            return (lambda k: substitute(g.b, {**env, g.depth: k})), near, ()
+        if self.blocks == 1 and near.type.nbytes <= PANEL_BYTES:
+            copied = self.pack_near(g, near, panel, tile)
+            return (lambda k: near[k, tile.column]), near, (copied,)
+        store = self.pack(g, tile)
+        return (lambda k: Read(store, (self.batch, panel, k, tile.column))), near, ()
 
     def pack_near(self, g: Product, near: Buffer, panel: Expr, tile: RegisterTile) -> Stmt:
         """One panel of b as [k, column within the panel], copied by the step that uses it."""
@@ -336,7 +394,7 @@ class _Lowering:
         env: dict[Expr, Expr] = {
             **split_index(self.batch, g.outer),
             g.depth: k,
-            g.column: start_of(panel, tile.width, g.column.extent) + column,
+            g.column: column_in(g, tile, panel, column),
         }
         return copy_panel(near, (), Compute("panel", (k, column), substitute(g.b, env)), tile.lanes)
 
@@ -348,7 +406,7 @@ class _Lowering:
         env: dict[Expr, Expr] = {
             **split_index(batch, g.outer),
             g.depth: k,
-            g.column: start_of(panel, tile.width, g.column.extent) + column,
+            g.column: column_in(g, tile, panel, column),
         }
         packed = Compute("panels", (batch, panel, k, column), substitute(g.b, env))
         store = Buffer(f"panels{len(self.workspace)}", packed.shape, packed.dtype)
@@ -370,6 +428,14 @@ class _Lowering:
     def value(self, g: Product, total: Expr, row: Expr, column: Expr) -> Expr:
         finished = map_expr(g.body, lambda e: total if e is g.reduce else None)
         return substitute(finished, self.where(g, row, column=column))
+
+
+def column_in(g: Product, tile: RegisterTile, panel: Expr, within: Expr) -> Expr:
+    """The column at a position within a panel; one that is wider than a row has its vectors."""
+    if tile.width > g.column.extent:
+        vectors = RowVectors(g.column.extent, tile.lanes)
+        return vectors.column(within // tile.lanes, within % tile.lanes)
+    return start_of(panel, tile.width, g.column.extent) + within
 
 
 def along(extent: int, lanes: int, store: Callable[[Expr], Stmt]) -> list[Stmt]:

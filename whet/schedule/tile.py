@@ -32,11 +32,16 @@ Loops = Sequence[tuple[Var, int]]
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """mr rows of nv vectors, all in registers; i, v and lane are the positions within."""
+    """mr rows of nv vectors, all in registers; i, v and lane are the positions within.
+
+    Besides the sums, registers hold the vectors of b and one number of a, or, `by_vector`, the
+    numbers of a and one vector of b: fewer if a tile has more vectors than rows.
+    """
 
     mr: int
     nv: int
     lanes: int
+    by_vector: bool = False
     i = Var("i")
     v = Var("v")
     lane = Var("lane")
@@ -53,6 +58,9 @@ class RegisterTile:
     def each(self, *body: Stmt) -> Stmt:
         """The statements for every vector of the tile."""
         vector = loop(self.lane, self.lanes, *body, kind="vector")
+        if self.by_vector:
+            rows = loop(self.i, self.mr, vector, kind="unroll")
+            return loop(self.v, self.nv, rows, kind="unroll")
         return loop(self.i, self.mr, loop(self.v, self.nv, vector, kind="unroll"), kind="unroll")
 
     def multiply(

@@ -286,13 +286,31 @@ def exp(f: FunctionWriter, x: Operand) -> Operand:
 
     e**r is a polynomial of degree six, the best one (in relative error) that starts with 1 + r.
     """
-    lanes, ints = x.lanes, llvm_type(i32, x.lanes)
-    k = f.intrinsic("rint", f.binary("fmul", x, literal(1.44269504088896341, f32, lanes)))
-    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), x)
+    lanes = x.lanes
+    scales = f.module.scales and lanes == 16
+    # Minima and maxima run beside multiply-adds where comparisons would take their place.
+    near = _clamp(f, x, -104.0, 89.0) if scales else x
+    k = f.intrinsic("rint", f.binary("fmul", near, literal(1.44269504088896341, f32, lanes)))
+    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), near)
     r = f.intrinsic("fmuladd", k, literal(2.12194440e-4, f32, lanes), r)
     y = _horner(f, r, EXP_COEFFICIENTS)
-    # 2**k is added to the exponent bits.  At the top k is 128, one more than an exponent can be;
-    # e**r is then below one.  What is beyond the ends is replaced, whatever came out of it.
+    return _scaled(f, y, k) if scales else _exponent_moved(f, y, k, x)
+
+
+def _scaled(f: FunctionWriter, y: Operand, k: Operand) -> Operand:
+    """y * 2**k in one instruction, which gives 0 or infinity beyond the ends."""
+    name = "llvm.x86.avx512.mask.scalef.ps.512"
+    f.module.declare(name, y.type, y.type, y.type, y.type, "i16", "i32")
+    return f.emit(f"call {y.type} @{name}({y}, {k}, {y}, i16 -1, i32 4)", f32, y.lanes)
+
+
+def _exponent_moved(f: FunctionWriter, y: Operand, k: Operand, x: Operand) -> Operand:
+    """y * 2**k for y near one: k is added to the exponent bits.
+
+    At the top k is 128, one more than an exponent can be; y is then below one.  What is beyond
+    the ends of e**x is replaced, whatever came out of it.
+    """
+    lanes, ints = x.lanes, llvm_type(i32, x.lanes)
     n = f.emit(f"fptosi {k} to {ints}", i32, lanes)
     bits = f.emit(f"bitcast {y} to {ints}", i32, lanes)
     moved = f.binary("add", bits, f.binary("shl", n, literal(23, i32, lanes)))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from whet.core.target import Target
+
 
 class Module:
-    """Collects text IR; a duplicate `declare` is a parse error, so names are kept unique."""
+    """Collects text IR; a duplicate `declare` is a parse error, so names are kept unique.
 
-    def __init__(self) -> None:
+    Without a target, what is written runs on all of them.
+    """
+
+    def __init__(self, target: Target | None = None) -> None:
+        self.scales = target is not None and _scales(target)
+        """Whether one instruction multiplies 16 lanes by powers of two, saturating at the ends."""
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
@@ -26,6 +33,10 @@ class Module:
         defined = {f.split("@", 1)[1].split("(", 1)[0] for f in self.functions}
         wanted = [d for name, d in self.declarations.items() if name not in defined]
         return "\n".join([*wanted, *map(_constant, self.texts.items()), *self.functions, ""])
+
+
+def _scales(target: Target) -> bool:
+    return target.triple.startswith("x86_64") and target.vector_bits >= 512
 
 
 def _constant(item: tuple[str, str]) -> str:
