@@ -11,13 +11,14 @@ from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
+from whet.core.target import detect
 from whet.core.types import Array
 from whet.ir.program import Program
 
 
 def run_native(program: Program, arrays: Sequence[Array], *, checked: bool = False) -> list[Array]:
     """The outputs of the program; memory is filled with ones in all bits before."""
-    module = Module()
+    module = Module(detect())
     emit_program(program, module, {} if checked else None)
     library = Library(
         [emit_object(module.text(), *host_cpu()), emit_object(SERIAL_POOL, *host_cpu())]

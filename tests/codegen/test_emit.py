@@ -167,13 +167,14 @@ def test_bits() -> None:
 
 
 # ------------------------------------------------------------------------------------ functions
-def apply(name: str, values: Array) -> Array:
+def apply(name: str, values: Array, lanes: int = 8) -> Array:
     size = values.size
     a, b = Buffer("a", (size,), f32), Buffer("b", (size,), f32)
     k = Var("k")
-    inner = Loop(j, as_expr(8), (Store(b, (k * 8 + j,), call(name, a[k * 8 + j])),), "vector")
+    at = k * lanes + j
+    inner = Loop(j, as_expr(lanes), (Store(b, (at,), call(name, a[at])),), "vector")
     (got,) = run_native(
-        Program("kernel", (a,), (b,), (Loop(k, as_expr(size // 8), (inner,)),)), [values]
+        Program("kernel", (a,), (b,), (Loop(k, as_expr(size // lanes), (inner,)),)), [values]
     )
     return got
 
@@ -187,28 +188,32 @@ UNITS = {"exp": 2, "log": 2, "tanh": 6, "erf": 6, "sigmoid": 4}
 """Allowed error in units in the last place."""
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", sorted(EXACT))
-def test_polynomials(name: str) -> None:
+def test_polynomials(name: str, lanes: int) -> None:
     wide = np.linspace(-87, 88.7, 8 * 4000)
     near = np.linspace(-9, 9, 8 * 4000)
     tiny = np.logspace(-30, 0, 8 * 500)
     values = np.concatenate([wide, near, tiny, -tiny]).astype(np.float32)
     if name == "log":
         values = np.abs(values[values != 0])
-        values = values[: values.size // 8 * 8]
+        values = values[: values.size // lanes * lanes]
     with np.errstate(all="ignore"):
         expected = EXACT[name](values.astype(np.float64))
-    error = np.abs(apply(name, values).astype(np.float64) - expected)
+    error = np.abs(apply(name, values, lanes).astype(np.float64) - expected)
     unit = np.spacing(np.maximum(np.abs(expected), np.finfo(np.float32).tiny).astype(np.float32))
     assert (error / unit).max() <= UNITS[name], values[(error / unit).argmax()]
 
 
-def test_ends_of_functions() -> None:
-    ends = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 200, -200, 1e-45], np.float32)
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_ends_of_functions(lanes: int) -> None:
+    ends = [np.inf, -np.inf, np.nan, 0.0, -0.0, 200, -200, 1e-45, 88.72, 88.73, -87.3, -88, 1e30,
+            -1e30, 3e38, -3e38]  # fmt: skip
+    ends = np.array(ends, np.float32)
     with np.errstate(all="ignore"):
         for name in sorted(EXACT):
             expected = EXACT[name](ends.astype(np.float64)).astype(np.float32)
-            got = apply(name, ends)
+            got = apply(name, ends, lanes)
             tiny = 1e-6 if name != "log" else 0.0
             np.testing.assert_allclose(got, expected, rtol=1e-6, atol=tiny, err_msg=name)
 

@@ -183,7 +183,7 @@ class Bound:
 
 def native(kernel: Kernel, target: Target, pool: Mapping[str, int] | None = None) -> Library:
     """The machine code of a kernel, on the threads of the pool or on one."""
-    module = Module()
+    module = Module(target)
     emit_program(kernel.program, module)
     features = ",".join(f"+{f}" for f in target.features)
     texts = [module.text(), *([SERIAL_POOL] if pool is None else [])]

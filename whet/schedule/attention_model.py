@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from whet.core.target import Target
@@ -16,11 +18,11 @@ from whet.schedule.attention import (
 )
 from whet.schedule.model import crowding, lanes_for
 from whet.schedule.rates import rates_of
-from whet.schedule.rows_model import stage_cycles
+from whet.schedule.rows_model import register_cycles, stage_cycles
 from whet.schedule.sketch import population
 from whet.schedule.work import fork_join_ns, halvings, shared_out
 
-STREAMED = 0.6
+STREAMED = 0.9
 """What arrives from the second cache while tiles are computed, against what could."""
 FELT = 0.05
 """What a wait costs that falls into time that the core is busy."""
@@ -28,6 +30,8 @@ TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 8
 """Sums at once, if there are as many: with fewer, each waits for its last multiply-add."""
+STAGE_REGISTERS = 14
+"""What row stages need besides the rows: constants and values on the way."""
 COPY_CYCLES = 0.5
 """To bring an element into a panel."""
 
@@ -40,6 +44,7 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
     lanes = lanes_for(columns, first.reduce.dtype.bits, target)
     registers = target.vector_registers
     enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
+    whole = -(-columns // lanes) if f.rows_fit_registers else registers
     found = []
     for mr in range(1, min(rows, MOST_ROWS) + 1):
         in_place = _stay_apart(first, mr, target)
@@ -48,15 +53,16 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
             width = f.second.column.extent
             lanes2 = lanes_for(width, first.reduce.dtype.bits, target)
             nv2 = max(1, min((registers - 1) // (mr + 1), width // lanes2))
-        for nv in range(1, min(6, columns // lanes) + 1):
-            if mr * nv + nv + 1 > registers or mr * nv < enough:
-                continue
-            sizes = {max(mr, -(-n // mr) * mr) for n in halvings(rows)} | {rows}
-            for block in sorted(sizes):
-                fits = block * (columns + first.depth.extent) * item <= SCRATCH_BYTES
-                if block <= rows and fits:
-                    found.append((mr, nv, lanes, nv2, lanes2, block, int(in_place)))
-    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block", "in_place")
+        tiles = [(nv, 0) for nv in range(1, min(6, columns // lanes) + 1)
+                 if mr * nv + nv + 1 <= registers and mr * nv >= enough]  # fmt: skip
+        if mr * whole + min(mr, whole) + 1 <= registers:
+            tiles.append((whole, 1))
+        sizes = {max(mr, -(-n // mr) * mr) for n in halvings(rows)} | {rows}
+        for (nv, is_whole), block in itertools.product(tiles, sorted(sizes)):
+            fits = block * (columns + first.depth.extent) * item <= SCRATCH_BYTES
+            if block <= rows and fits:
+                found.append((mr, nv, lanes, nv2, lanes2, block, int(in_place), is_whole))
+    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block", "in_place", "whole")
     return population(names, found)
 
 
@@ -73,18 +79,28 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     first, rates = f.first, rates_of(target)
     block, batch = holes["block"], elements(first.outer)
     steps = batch * -(-first.row.extent // block)
-    cycles = _tiles(first, target, holes["mr"], holes["nv"], holes["lanes"], block)
+    whole, mr, nv = holes["whole"] > 0, holes["mr"], holes["nv"]
+    # Whole rows are not stored before the stages, but for those that leave these no registers.
+    over = np.maximum(0, mr * nv + STAGE_REGISTERS - target.vector_registers)
+    stored = np.where(whole, over, mr * nv)
+    cycles = _tiles(first, target, mr, nv, holes["lanes"], block, stored)
     copies = block * first.depth.extent * COPY_CYCLES
     cycles = cycles + np.where(holes["in_place"] > 0, 0.0, copies)
     together = np.array([rows_together(f, int(b)) for b in block])
     vectors = np.where(together > 1, 2, 4)
     for stage in f.rows.stages:
         row = stage_cycles(f.rows, stage, rates, holes["lanes"], vectors, together)
-        cycles = cycles + block * row
+        near = register_cycles(f.rows, stage, rates, holes["lanes"], nv, mr)
+        cycles = cycles + block * np.where(whole, near, row)
+    # Scores that are more than the first cache holds come back from the second.
+    nbytes = block * first.column.extent * first.reduce.dtype.itemsize
+    far = (nbytes > target.l1d_bytes // 2) & ~whole
+    cycles = cycles + np.where(far, nbytes / rates.l2_bytes, 0.0)
     copied = _copied(first)
     cycles = cycles * steps
     if f.second is not None:
-        tiles = _tiles(f.second, target, holes["mr"], holes["nv2"], holes["lanes2"], block)
+        nv2 = holes["nv2"]
+        tiles = _tiles(f.second, target, mr, nv2, holes["lanes2"], block, mr * nv2)
         cycles, copied = cycles + tiles * steps, copied + _copied(f.second)
     ns = shared_out(cycles + batch * copied, steps, threads, target)
     # Copies ahead of the steps are a loop of their own.  What they write leaves the cache of the
@@ -96,8 +112,10 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     return ns + np.where(ahead, loop + moved, 0.0)
 
 
-def _tiles(g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block: Array) -> Array:
-    """Cycles for all tiles of a block."""
+def _tiles(
+    g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block: Array, stored: Array
+) -> Array:
+    """Cycles for all tiles of a block, of which so many vectors are stored."""
     rates, bits = rates_of(target), g.reduce.dtype.bits
     passes = rates.passes(lanes, bits)
     fma = mr * nv * passes / rates.operations
@@ -111,7 +129,7 @@ def _tiles(g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block
     arrival = np.where(near <= target.l1d_bytes // 2, 0.0, panel / (STREAMED * rates.l2_bytes))
     busy = cycle * g.depth.extent
     tile = np.maximum(busy, arrival) + FELT * np.minimum(busy, arrival)
-    tile = tile + TILE_CYCLES + mr * nv * passes * 2
+    tile = tile + TILE_CYCLES + stored * passes * 2
     result: Array = count * tile
     return result
 

@@ -92,7 +92,10 @@ class RegisterRows:
     def stage(self, stage: Compute) -> Stmt:
         inner = stage.axes[self.r.row_rank :]
         body = flatten_accesses(stage, self.r.task)
-        env: dict[Expr, Expr] = {**dict(zip(stage.axes, self.rows)), **{a: as_expr(0) for a in inner}}
+        env: dict[Expr, Expr] = {
+            **dict(zip(stage.axes, self.rows)),
+            **{a: as_expr(0) for a in inner},
+        }
         along = [a for a in inner if a.extent > 1]
         return self.line(stage, body, env, along[0]) if along else self.number(stage, body, env)
 

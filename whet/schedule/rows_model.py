@@ -97,6 +97,16 @@ def stage_cycles(
     return issued + STAGE_CYCLES + waiting / np.minimum(together, MOST_TOGETHER)
 
 
+def register_cycles(
+    r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array, rows: Array
+) -> Array:
+    """Cycles that a stage takes for one of some rows whose vectors are all in registers: there
+    are no loops, and the rows wait together."""
+    issued, waiting = _stage_parts(r, stage, rates, lanes, vectors)
+    result: Array = issued - STAGE_CYCLES + waiting / rows
+    return result
+
+
 def _stage_parts(
     r: Rows, stage: Compute, rates: Rates, lanes: Array, vectors: Array
 ) -> tuple[Array, Array]:

@@ -1,7 +1,11 @@
 """A square tile of registers transposed in place, by a network of shuffles.
 
-Halves of rows are exchanged between rows that lie n/2 apart, then quarters between rows n/4
-apart, and so on: after log2(n) rounds every element is at its place.
+Within 128 bits, elements of two rows are interleaved, then pairs of elements, and so on; then
+blocks of 128 bits change places.  Processors have one fast instruction for each of these, for
+registers of any width:
+
+    a0 a1 a2 a3 | a4 a5 a6 a7      interleaved      a0 b0 a1 b1 | a4 b4 a5 b5
+    b0 b1 b2 b3 | b4 b5 b6 b7          ->           a2 b2 a3 b3 | a6 b6 a7 b7
 """
 
 from __future__ import annotations
@@ -20,14 +24,20 @@ def transpose_tile(f: FunctionWriter, storage: Storage, tile: Buffer) -> None:
           f"a tile of {tile.type} cannot be transposed in registers")  # fmt: skip
     slots = [storage.register(tile, row * n, n) for row in range(n)]
     rows = [_load(f, tile, slot) for slot in slots]
-    distance = n // 2
-    while distance:
+    group = min(n, max(1, 16 // tile.dtype.itemsize))
+    distance = 1
+    while distance < n:
+        if distance < group:
+            picks = _interleaved(n, group, distance)
+        else:
+            picks = _every_second(n, group)
         for row in range(n):
             if not row & distance:
-                a, b = rows[row], rows[row + distance]
-                rows[row] = _exchange(f, a, b, distance, upper=False)
-                rows[row + distance] = _exchange(f, a, b, distance, upper=True)
-        distance //= 2
+                pair = rows[row], rows[row + distance]
+                rows[row], rows[row + distance] = (_picked(f, *pair, picks[k]) for k in (0, 1))
+        distance *= 2
+    # Each round of interleaving took a bit of the row's number from the other end.
+    rows = [rows[_reversed(row, group)] for row in range(n)]
     for made, slot in zip(rows, slots):
         f.line(f"store {made}, ptr {slot}")
 
@@ -37,12 +47,32 @@ def _load(f: FunctionWriter, tile: Buffer, slot: str) -> Operand:
     return f.emit(f"load {kind}, ptr {slot}", tile.dtype, tile.shape[1])
 
 
-def _exchange(f: FunctionWriter, a: Operand, b: Operand, distance: int, *, upper: bool) -> Operand:
-    """The lower row keeps its even blocks and takes b's; the upper one gets the odd blocks."""
-    n = a.lanes
-    if upper:
-        picks = [n + k if k & distance else k + distance for k in range(n)]
-    else:
-        picks = [n + k - distance if k & distance else k for k in range(n)]
+def _interleaved(n: int, group: int, unit: int) -> tuple[list[int], list[int]]:
+    """Units of two rows in turn: those of the lower half of each group, and of the upper."""
+    halves: tuple[list[int], list[int]] = ([], [])
+    for start in range(0, n, unit):
+        upper = start % group >= group // 2
+        for row in (0, n):
+            halves[upper].extend(range(row + start, row + start + unit))
+    return halves
+
+
+def _every_second(n: int, group: int) -> tuple[list[int], list[int]]:
+    """The groups with even numbers of one row and of the other, and those with odd ones."""
+    halves: tuple[list[int], list[int]] = ([], [])
+    for start in range(0, 2 * n, group):
+        halves[start // group % 2].extend(range(start, start + group))
+    return halves
+
+
+def _reversed(row: int, group: int) -> int:
+    """The row's number with the bits below `group` in opposite order."""
+    low, turned = row % group, 0
+    for _ in range(group.bit_length() - 1):
+        turned, low = turned << 1 | low & 1, low >> 1
+    return row - row % group + turned
+
+
+def _picked(f: FunctionWriter, a: Operand, b: Operand, picks: list[int]) -> Operand:
     mask = ", ".join(f"i32 {k}" for k in picks)
-    return f.emit(f"shufflevector {a}, {b}, <{n} x i32> <{mask}>", a.dtype, n)
+    return f.emit(f"shufflevector {a}, {b}, <{a.lanes} x i32> <{mask}>", a.dtype, a.lanes)
