@@ -398,9 +398,10 @@ class _Lowering:
 
         Rows of a few lines each, far apart, are more than the core foresees by itself.
         """
-        source = g.b.tensor if isinstance(g.b, Read) else None
-        if not isinstance(source, Buffer) or _step(g.b, g.depth) != 1:
+        if not isinstance(g.b, Read) or _step(g.b, g.depth) != 1:
             return ()
+        source = g.b.tensor
+        assert isinstance(source, Buffer)
         n, per_line = Var("n"), LINE_BYTES // source.dtype.itemsize
         per_column = -(-g.depth.extent // per_line)
         share = -(-g.column.extent * per_column // tiles)

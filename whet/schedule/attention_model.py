@@ -93,9 +93,9 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
         near = register_cycles(f.rows, stage, rates, holes["lanes"], nv, mr)
         cycles = cycles + block * np.where(whole, near, row)
     # Scores that are more than the first cache holds come back from the second.
-    nbytes = block * first.column.extent * first.reduce.dtype.itemsize
-    far = (nbytes > target.l1d_bytes // 2) & ~whole
-    cycles = cycles + np.where(far, nbytes / rates.l2_bytes, 0.0)
+    scores = block * first.column.extent * first.reduce.dtype.itemsize
+    far = (scores > target.l1d_bytes // 2) & ~whole
+    cycles = cycles + np.where(far, scores / rates.l2_bytes, 0.0)
     copied = _copied(first)
     cycles = cycles * steps
     if f.second is not None:
