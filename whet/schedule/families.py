@@ -16,6 +16,7 @@ from whet.schedule import (
     contraction,
     contraction_lowering,
     contraction_nest,
+    dots,
     model,
     planar,
     planar_model,
@@ -229,6 +230,17 @@ add_sketch(
 )
 add_sketch(
     Family(
+        "dots",
+        dots.find_dots,
+        dots.DotTiling,
+        dots.dot_holes,
+        dots.dot_costs,
+        dots.lower_dots,
+        dots.dot_nests,
+    )
+)
+add_sketch(
+    Family(
         "sweeps",
         sweeps.find_sweeps,
         sweeps.SweepTiling,
@@ -238,6 +250,6 @@ add_sketch(
         sweeps.sweep_nests,
     )
 )
-for inner in ("contraction", "spatial", "rows", "sweeps"):
+for inner in ("contraction", "spatial", "rows", "dots", "sweeps"):
     add_sketch(InParts(SKETCHES[inner]))
 add_sketch(Derived())
