@@ -125,6 +125,18 @@ def test_copies_ahead_have_a_price() -> None:
     assert whole < halves
 
 
+@pytest.mark.parametrize(("depth", "columns", "far"), [(3072, 768, True), (64, 128, False)])
+def test_what_only_the_third_cache_holds_arrives_for_every_block(
+    depth: int, columns: int, far: bool
+) -> None:
+    """Smaller blocks read a large right factor more often, and a small one as often as tiles do."""
+    form, target = found(attention(1, 128, columns, depth, turned=False)), PRESETS["x86-64-v4"]
+    sizes = {"mr": 4, "nv": 6, "lanes": 16, "nv2": 1, "lanes2": 1, "in_place": 1, "whole": 0}
+    holes = {name: np.full(2, size) for name, size in sizes.items()} | {"block": np.array([4, 16])}
+    often, seldom = attention_costs(form, target, 1, holes)
+    assert (often > 1.05 * seldom) == far
+
+
 def test_rows_that_push_each_other_out_are_copied() -> None:
     """16 rows a page apart share eight places (or twelve) of the first cache."""
     target = PRESETS["x86-64-v3"]

@@ -26,6 +26,8 @@ STREAMED = 0.9
 """What arrives from the second cache while tiles are computed, against what could."""
 FELT = 0.05
 """What a wait costs that falls into time that the core is busy."""
+FELT_FROM_FAR = 0.7
+"""What a wait for what comes from beyond the second cache costs, which takes too long to hide."""
 TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 8
@@ -130,7 +132,10 @@ def _tiles(
     busy = cycle * g.depth.extent
     tile = np.maximum(busy, arrival) + FELT * np.minimum(busy, arrival)
     tile = tile + TILE_CYCLES + stored * passes * 2
-    result: Array = count * tile
+    # A right factor that the second cache does not hold comes from further out for every block.
+    whole = item * g.column.extent
+    far = FELT_FROM_FAR * whole / rates.l3_bytes if whole > target.l2_bytes // 2 else 0.0
+    result: Array = count * tile + far
     return result
 
 
