@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr
-from whet.ir.program import Allocate, Buffer, Prefetch, Program, Stmt, Store
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
 from whet.schedule.contraction_lowering import copy_panel, copy_panels
@@ -50,7 +50,6 @@ SCRATCH_BYTES = 512 << 10
 """Bytes of a block's scores and left factor, at most: they should stay in the second cache."""
 MOST_ROWS = 16
 """Rows of a tile, at most."""
-LINE_BYTES = 64
 PANEL_BYTES = 128 << 10
 """Bytes of a panel that a step copies for itself, at most: a part of the second cache."""
 
@@ -333,8 +332,7 @@ class _Lowering:
         b, near, copies = self.right(g, tile, panel, column)
         body = self.sums(g, left, tile, row, b, lambda total: store(g, total, row, column))
         tiles, panels = -(-self.t.block // tile.mr), -(-g.column.extent // tile.width)
-        hints = self.coming(g, panel * tiles + io, panels * tiles) if copies else ()
-        nest = loop(panel, panels, *copies, loop(io, tiles, *hints, body))
+        nest = loop(panel, panels, *copies, loop(io, tiles, body))
         return Allocate(near, (nest,)) if copies else nest
 
     def whole_rows(self, tile: RegisterTile) -> Stmt:
@@ -361,9 +359,7 @@ class _Lowering:
         body += tuple(writer.stage(stage) for stage in f.rows.stages)
         for buffer in (scores, *writer.scratch):
             body = (Allocate(buffer, body),)
-        tiles = -(-self.t.block // tile.mr)
-        hints = self.coming(g, io, tiles) if copies else ()
-        nest = loop(io, tiles, *hints, *body)
+        nest = loop(io, -(-self.t.block // tile.mr), *body)
         return Allocate(near, (*copies, nest)) if copies else nest
 
     def sums(
@@ -392,28 +388,6 @@ class _Lowering:
             return (lambda k: near[k, tile.column]), near, (copied,)
         store = self.pack(g, tile)
         return (lambda k: Read(store, (self.batch, panel, k, tile.column))), near, ()
-
-    def coming(self, g: Product, number: Expr, tiles: int) -> tuple[Stmt, ...]:
-        """Hints for what the next step copies into panels, a share of its lines by every tile.
-
-        Rows of a few lines each, far apart, are more than the core foresees by itself.
-        """
-        if not isinstance(g.b, Read) or _step(g.b, g.depth) != 1:
-            return ()
-        source = g.b.tensor
-        assert isinstance(source, Buffer)
-        n, per_line = Var("n"), LINE_BYTES // source.dtype.itemsize
-        per_column = -(-g.depth.extent // per_line)
-        share = -(-g.column.extent * per_column // tiles)
-        line = number * share + n
-        env: dict[Expr, Expr] = {
-            **split_index(self.batch + 1, g.outer),
-            g.column: line // per_column,
-            g.depth: line % per_column * per_line,
-        }
-        (index,) = g.b.indices
-        hint = Prefetch(source, (substitute(index, env),))
-        return (loop(n, share, hint, kind="unroll"),)
 
     def pack_near(self, g: Product, near: Buffer, panel: Expr, tile: RegisterTile) -> Stmt:
         """One panel of b as [k, column within the panel], copied by the step that uses it."""

@@ -20,6 +20,7 @@ from whet.ir.expr import Axis, Expr, Read, Reduce, as_expr, select
 from whet.ir.program import Buffer, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
+from whet.schedule.nan_rows import may_miss_nan
 from whet.schedule.nest import identity_element, loop, start_of
 from whet.schedule.rows import Rows
 from whet.schedule.spatial import combine
@@ -113,15 +114,21 @@ class RegisterRows:
         made: list[Stmt] = []
         results: dict[Expr, Expr] = {}
         for reduce in [e for e in subexpressions(body) if isinstance(e, Reduce)]:
-            statements, results[reduce] = self.reduction(reduce, env)
+            loose = may_miss_nan(stage, self.r.stages, self.r.row_rank)
+            statements, results[reduce] = self.reduction(reduce, env, loose=loose)
             made += statements
         value = substitute(self.local(map_expr(body, results.get)), env)
         target, index = self.target(stage, (t.mr,), (t.i,))
         made.append(Store(target, tuple(substitute(e, env) for e in index), value))
         return loop(t.i, t.mr, *made, kind="unroll")
 
-    def reduction(self, reduce: Reduce, env: dict[Expr, Expr]) -> tuple[list[Stmt], Expr]:
-        """The vectors of a row reduced to one, and the expression of what its lanes give."""
+    def reduction(
+        self, reduce: Reduce, env: dict[Expr, Expr], *, loose: bool
+    ) -> tuple[list[Stmt], Expr]:
+        """The vectors of a row reduced to one, and the expression of what its lanes give.
+
+        A `loose` extreme may miss a NaN.
+        """
         t, kind = self.tile, reduce.kind
         env = {**env, **{a: as_expr(0) for a in reduce.axes}}
         env |= {a: self.vectors.column(t.v, t.lane) for a in reduce.axes if a.extent > 1}
@@ -140,7 +147,8 @@ class RegisterRows:
         while width > 1:
             half = width // 2
             for n in range(half):
-                pair = combine(kind, acc[n, t.lane], acc[width - half + n, t.lane])
+                a, b = acc[n, t.lane], acc[width - half + n, t.lane]
+                pair = _further(kind, a, b) if loose else combine(kind, a, b)
                 made.append(self.vector(acc, as_expr(n), pair))
             width -= half
         across = Axis("across", t.lanes, "R")
@@ -180,3 +188,8 @@ class RegisterRows:
             return None
 
         return map_expr(e, change)
+
+
+def _further(kind: str, a: Expr, b: Expr) -> Expr:
+    """The larger or smaller of two numbers; either if one is NaN."""
+    return select(b > a if kind == "max" else b < a, b, a)
