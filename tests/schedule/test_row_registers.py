@@ -11,9 +11,10 @@ from hypothesis import given, settings, strategies as st
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
 from whet.core.dtypes import f32
 from whet.core.target import detect
-from whet.ir.expr import Expr, call
+from whet.ir.expr import Expr, call, select
 from whet.ir.tensor import Compute, compute, max_, placeholder, reduce_axis, sum_
 from whet.schedule.attention import AttentionTiling, find_attention, lower_attention
+from whet.schedule.nan_rows import may_miss_nan
 from whet.schedule.row_registers import RowVectors, stay_in_registers
 from whet.tasks.task import Task
 
@@ -130,9 +131,43 @@ def test_masked_columns_get_nothing() -> None:
     form = find_attention(task)
     assert form is not None
     arrays = arrays_for(task)
-    for tensor, array in arrays.items():
-        if array.shape == (6, 40):
-            array[:, ::3] = -np.inf
-            assert tensor in task.inputs
+    (mask,) = (a for a in arrays.values() if a.shape == (6, 40))
+    mask[:, ::3] = -np.inf
     kernel = lower_attention(form, AttentionTiling(3, 3, 16, 1, 1, 6, 1, 1), "k")
     check_native(kernel, task, arrays, HOST)
+
+
+def only_peak(s: Compute) -> Task:
+    peak = per_row(s, "max", s)
+    return make_task(compute(s.shape, lambda h, i, j: s[h, i, j] - peak[h, i, 0], "y"))
+
+
+def with_choice(s: Compute) -> Task:
+    """Where the exponentials are not positive, a NaN among them is not seen."""
+    peak = per_row(s, "max", s)
+    e = compute(
+        s.shape,
+        lambda h, i, j: select(s[h, i, j] > 0.0, call("exp", s[h, i, j] - peak[h, i, 0]), 0.0),
+        "e",
+    )
+    total = per_row(s, "sum", e)
+    return make_task(compute(s.shape, lambda h, i, j: e[h, i, j] * (1.0 / total[h, i, 0]), "y"))
+
+
+@pytest.mark.parametrize(
+    ("stages", "missed"),
+    [(softmax, True), (logsumexp, True), (only_peak, False), (with_choice, False)],
+)
+def test_a_nan_reaches_what_it_should(stages: Callable[[Compute], Task], missed: bool) -> None:
+    """A maximum may miss a NaN exactly where the results are the same."""
+    task = stages(scores(1, 6, 40, 8, masked=True))
+    form = find_attention(task)
+    assert form is not None
+    peak = form.rows.stages[0]
+    assert may_miss_nan(peak, form.rows.stages, form.rows.row_rank) is missed
+    kernel = lower_attention(form, AttentionTiling(3, 3, 16, 1, 1, 6, 1, 1), "k")
+    for place in (0, 17, 25, 39):
+        arrays = arrays_for(task)
+        (mask,) = (a for a in arrays.values() if a.shape == (6, 40))
+        mask[2, place] = np.nan
+        check_native(kernel, task, arrays, HOST)
