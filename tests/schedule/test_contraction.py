@@ -152,6 +152,27 @@ def test_half_vectors_where_whole_ones_would_be_idle(columns: int, lanes: set[in
     assert set(contraction_holes(c, PRESETS["x86-64-v4"], 2)["lanes"].tolist()) == lanes
 
 
+def test_the_last_vector_of_a_wide_panel_ends_at_the_edge() -> None:
+    """20 columns are three half vectors, at 0, 8 and 12, that are read where they lie."""
+    c = find_contraction(product(12, 20, 50))
+    assert c is not None
+    holes = contraction_holes(c, PRESETS["x86-64-v4"], 2)
+    assert (holes["nv"][holes["lanes"] == 8] == 3).any()
+    text = str(lower_contraction(c, Tiling(6, 3, 8, 1, 1), "k").program)
+    assert "panels" not in text
+    assert "min(v * 8, 12) + lane" in text
+
+
+def test_panels_that_fit_are_copied_as_vectors() -> None:
+    """Wider panels repeat columns, others do not even look as if they might."""
+    c = find_contraction(product(12, 64, 50))
+    assert c is not None
+    text = str(lower_contraction(c, Tiling(6, 2, 16, 2, 2, pack_b=AHEAD), "k").program)
+    copy, _, _ = text.partition("acc")
+    assert "%" not in copy
+    assert "//" not in copy
+
+
 @given(st.integers(1, 12), st.integers(2, 12))
 @settings(max_examples=20)
 def test_blocks_of_a_sum_mean_the_same_by_definition(terms: int, depth: int) -> None:

@@ -121,11 +121,11 @@ class _Lowering:
         """A panel that is read along the depth and turned, or None where that does not fit."""
         c, t = self.c, self.t
         depth = turned_axis(substitute(c.b, c.k_values), c.vector, c.k_axes)
-        if depth is None or t.width > c.columns:
+        if depth is None or t.lanes > c.columns:
             return None
         within = Var("within")
         place = c.k_axes.index(depth)
-        env = {**self.env, c.vector: start_of(self.panel, t.width, c.columns) + within}
+        env = {**self.env, c.vector: column_within(c, t, self.panel, within)}
         value = substitute(substitute(c.b, c.k_values), env)
         nest = turned_copy(near, (*at[:-1], within), value, (Axis("within", t.width), within),
                            (depth, self.depth[place]), t.lanes)  # fmt: skip
@@ -169,11 +169,19 @@ def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Ex
     The last panel ends at the edge, and so does the last vector of one that is wider than all
     columns; a vector that is wider than all of them repeats the last.
     """
+    within = v * t.lanes + lane
     if t.width <= c.columns:
-        return start_of(panel, t.width, c.columns) + v * t.lanes + lane
+        return start_of(panel, t.width, c.columns) + within
     if t.lanes <= c.columns:
         return start_of(v, t.lanes, c.columns) + lane
-    return call("min", v * t.lanes + lane, c.columns - 1)
+    return call("min", within, c.columns - 1)
+
+
+def column_within(c: Contraction, t: Tiling, panel: Expr, within: Expr) -> Expr:
+    """The same by the position within the panel."""
+    if t.width <= c.columns:
+        return start_of(panel, t.width, c.columns) + within
+    return column_of(c, t, panel, within // t.lanes, within % t.lanes)
 
 
 def pack_panels(c: Contraction, t: Tiling) -> Compute:
@@ -185,7 +193,7 @@ def pack_panels(c: Contraction, t: Tiling) -> Compute:
     env: dict[Expr, Expr] = {
         **dict(zip(c.outer, axes)),
         **dict(zip(c.k_axes, depth)),
-        c.vector: column_of(c, t, panel, axes[-1] // t.lanes, axes[-1] % t.lanes),
+        c.vector: column_within(c, t, panel, axes[-1]),
     }
     return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
 
