@@ -21,7 +21,7 @@ from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.operand import Operand, literal
 from whet.codegen.llvm.storage import Storage
-from whet.codegen.llvm.support import require_code
+from whet.codegen.llvm.support import no_code, require_code
 from whet.codegen.llvm.transpose import transpose_tile
 from whet.codegen.llvm.values import ValueWriter
 from whet.core.dtypes import bool_, i64
@@ -126,10 +126,8 @@ class _StatementWriter:
     def extent(self, stmt: Loop) -> int:
         """The extent of a loop that cannot do without knowing it."""
         extent = self.bindings.resolve(stmt.extent)
-        require_code(
-            isinstance(extent, Const), f"the loop extent {extent}, which is not a constant"
-        )
-        assert isinstance(extent, Const)
+        if not isinstance(extent, Const):
+            no_code(f"the loop extent {extent}, which is not a constant")
         return int(extent.value)
 
     def loop(self, stmt: Loop, extent: Expr) -> None:

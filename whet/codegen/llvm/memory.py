@@ -41,7 +41,7 @@ class MemoryWriter(AddressWriter):
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Operand:
         if buffer.scope == "register":
             return self.load_register(buffer, indices)
-        if buffer.type.size == 0:
+        if 0 in buffer.shape:
             return literal(0, buffer.dtype)  # only ever read under a condition that fails
         if not self.guarded:
             self.report_outside(buffer, indices)
@@ -122,7 +122,7 @@ class MemoryWriter(AddressWriter):
             stored = self.f.splat(stored, lanes)
             self.f.line(f"store {stored}, ptr {slot}")
             return
-        if buffer.type.size == 0:
+        if 0 in buffer.shape:
             return
         self.report_outside(buffer, indices)
         indices = self.clamp(buffer, indices, guarded=False)
