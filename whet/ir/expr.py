@@ -232,8 +232,14 @@ class Reduce(Expr):
 
 
 # ------------------------------------------------------------------------------ construction
+_SMALL = {n: Const(n, i64) for n in range(-1, 257)}
+"""Indices are made of few numbers, again and again."""
+
+
 def const(value: int | float | bool, dtype: DType) -> Const:
     """A literal of the given type, with a Python value of the matching kind."""
+    if dtype is i64 and value in _SMALL:
+        return _SMALL[int(value)]
     if dtype.is_float:
         return Const(float(value), dtype)
     return Const(bool(value) if dtype is bool_ else int(value), dtype)

@@ -145,10 +145,10 @@ def guarded_read(tensor: Tensor, indices: Sequence[Expr], fill: float | int) -> 
     return select(all_of(inside), tensor[tuple(indices)], const(fill, tensor.dtype))
 
 
-def subexpressions(root: Expr) -> Iterator[Expr]:
-    """Every distinct sub-expression of root, parents first, left to right."""
+def subexpressions(*roots: Expr) -> Iterator[Expr]:
+    """Every distinct sub-expression of the roots, parents first, left to right."""
     seen: dict[Expr, None] = {}
-    stack = [root]
+    stack = list(reversed(roots))
     while stack:
         e = stack.pop()
         if e not in seen:

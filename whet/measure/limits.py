@@ -54,7 +54,7 @@ def _operations(body: Sequence[Stmt]) -> int:
     for stmt in body:
         match stmt:
             case Store(indices=indices, value=value):
-                total += sum(1 for e in (value, *indices) for _ in subexpressions(e))
+                total += sum(len(tuple(subexpressions(e))) for e in (value, *indices))
             case Loop(kind="unroll", extent=Const(value=extent), body=inner):
                 total += int(extent) * _operations(inner)
             case If(then=then, other=other):
@@ -79,12 +79,13 @@ def _peak(body: Sequence[Stmt], size: Callable[[Buffer], int]) -> int:
 
 
 def _carried(body: Sequence[Stmt], looped: bool = False) -> set[Buffer]:
-    """Buffers whose elements a loop changes again and again, so that all are alive all along."""
+    """Registers that a loop changes again and again, so that all are alive all along."""
     found: set[Buffer] = set()
     for stmt in body:
         match stmt:
             case Store(buffer=buffer, indices=indices, value=value):
-                if looped and Read(buffer, indices) in subexpressions(value):
+                wanted = looped and buffer.scope == "register" and buffer not in found
+                if wanted and Read(buffer, indices) in subexpressions(value):
                     found.add(buffer)
             case If(then=then, other=other):
                 found |= _carried(then, looped) | _carried(other, looped)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from whet.core.dtypes import DType, i64
 from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
@@ -83,28 +83,33 @@ def arguments_of(
     for tensor in task.inputs:
         sources.setdefault(task.buffers[tensor], tensor)
         sources.setdefault(flat_buffer(task.buffers[tensor]), tensor)
-    used = dict.fromkeys(b for stmt in body for b in read_buffers(stmt) if b in sources)
+    used = [b for b in read_buffers(*body) if b in sources]
     return tuple(used), tuple(sources[b] for b in used)
 
 
-def read_buffers(stmt: Stmt) -> list[Buffer]:
-    """All buffers that a statement reads."""
+def read_buffers(*block: Stmt) -> list[Buffer]:
+    """All buffers that statements read."""
+    reads = (e for e in subexpressions(*_values(block)) if isinstance(e, Read))
+    return list(dict.fromkeys(r.tensor for r in reads if isinstance(r.tensor, Buffer)))
 
-    def within(*exprs: Expr) -> list[Buffer]:
-        reads = [x for e in exprs for x in subexpressions(e) if isinstance(x, Read)]
-        return [r.tensor for r in reads if isinstance(r.tensor, Buffer)]
 
-    match stmt:
-        case Store(indices=indices, value=value):
-            return within(*indices, value)
-        case Prefetch(indices=indices):
-            return within(*indices)
-        case Transpose():
-            return []
-        case Loop(body=body) | Align(body=body) | Allocate(body=body):
-            return [b for inner in body for b in read_buffers(inner)]
-        case Let(value=value, body=body):
-            return within(value) + [b for inner in body for b in read_buffers(inner)]
-        case If(condition=condition, then=then, other=other):
-            return within(condition) + [b for s in (*then, *other) for b in read_buffers(s)]
-    raise AssertionError(type(stmt))
+def _values(block: Sequence[Stmt]) -> Iterator[Expr]:
+    """The expressions in statements, as far as they may read."""
+    for stmt in block:
+        match stmt:
+            case Store(indices=indices, value=value):
+                yield from (*indices, value)
+            case Prefetch(indices=indices):
+                yield from indices
+            case Loop(body=body) | Align(body=body) | Allocate(body=body):
+                yield from _values(body)
+            case Let(value=value, body=body):
+                yield value
+                yield from _values(body)
+            case If(condition=condition, then=then, other=other):
+                yield condition
+                yield from _values((*then, *other))
+            case Transpose():
+                pass
+            case _:
+                raise AssertionError(type(stmt))

@@ -95,7 +95,7 @@ def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
     inputs, arguments = arguments_of(r.task, nest, {})
     outputs = {flat_buffer(r.task.buffers[o]): o for o in r.task.outputs}
     # Reads under a condition keep their indices, also those of an output by a later stage.
-    read = {b for stmt in nest for b in read_buffers(stmt)}
+    read = set(read_buffers(*nest))
     outputs |= {r.task.buffers[o]: o for o in r.task.outputs if r.task.buffers[o] in read}
     program = Program(name, inputs, tuple(outputs), nest)
     return Kernel(program, arguments, tuple(outputs.values()))

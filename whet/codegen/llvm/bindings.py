@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 
 from whet.core.dtypes import i64
 from whet.ir.affine import Affine, affine, combine, rebuild
@@ -79,9 +78,9 @@ class Bindings:
 
     def each(self, var: Var, extent: int) -> Iterator[None]:
         """Between two steps, `var` stands for 0, 1, ... in turn."""
-        with self.bound(var, _number(0)):
+        with self.bound(var, const(0, i64)):
             for step in range(extent):
-                self.values[var], self._numbers[var] = _number(step), step
+                self.values[var], self._numbers[var] = const(step, i64), step
                 yield
 
     def symbols(self, e: Expr) -> frozenset[Expr]:
@@ -143,8 +142,3 @@ class Bindings:
         for var, factor in split.numbers:
             constant += self._numbers[var] * factor
         return Affine(split.free, constant)
-
-
-@cache
-def _number(value: int) -> Const:
-    return const(value, i64)
