@@ -18,7 +18,8 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ir.expr import const
-from whet.ir.program import Loop, Stmt, Store, run
+from whet.ir.interpreter import run
+from whet.ir.program import Loop, Stmt, Store
 from whet.ops.conv import Conv
 from whet.tasks.layout import strides_of
 

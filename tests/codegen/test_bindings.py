@@ -15,7 +15,8 @@ from whet.codegen.llvm.module import Module
 from whet.core.dtypes import f32, i64
 from whet.ir.affine import affine, combine, substitute
 from whet.ir.expr import Expr, Var, as_expr, cast, const, select
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Stmt, Store, run
+from whet.ir.interpreter import run
+from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Stmt, Store
 
 i, j, k, lane = Var("i"), Var("j"), Var("k"), Var("lane")
 n = Buffer("n", (12,), i64)

@@ -16,18 +16,8 @@ from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
 from whet.core.errors import NoCodeError
 from whet.core.types import Array
 from whet.ir.expr import Axis, Reduce, Var, as_expr, call, cast, const, reinterpret, select
-from whet.ir.program import (
-    Allocate,
-    Buffer,
-    If,
-    Let,
-    Loop,
-    Program,
-    Stmt,
-    Store,
-    While,
-    run,
-)
+from whet.ir.interpreter import run
+from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Stmt, Store, While
 
 i, j = Var("i"), Var("j")
 x = Buffer("x", (12,), f32)

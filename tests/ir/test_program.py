@@ -10,7 +10,8 @@ import pytest
 from whet.core.dtypes import f32, i64
 from whet.core.errors import WhetError
 from whet.ir.expr import Var, as_expr, const
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Store, While, run
+from whet.ir.interpreter import run
+from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Store, While
 
 N = 5
 X, Y = Buffer("x", (N,), f32), Buffer("y", (N,), f32)

@@ -10,7 +10,7 @@ import pytest
 from whet.core.dtypes import f16, f32, i64
 from whet.core.errors import OperatorError
 from whet.core.types import TensorType
-from whet.ir.program import run
+from whet.ir.interpreter import run
 from whet.ops.base import Op
 from whet.ops.gather import Gather, GatherElements, GatherNd, OneHot
 from whet.ops.scatter import ScatterElements, ScatterNd, TensorScatter

@@ -11,7 +11,7 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ir.evaluate import evaluate
-from whet.ir.program import run
+from whet.ir.interpreter import run
 from whet.ir.tensor import placeholder
 from whet.ops.arithmetic import Add
 from whet.ops.base import REGISTRY, Sample

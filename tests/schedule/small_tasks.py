@@ -14,7 +14,8 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.evaluate import evaluate
 from whet.ir.expr import Axis, Expr, call, const
-from whet.ir.program import Buffer, Program, run
+from whet.ir.interpreter import run
+from whet.ir.program import Buffer, Program
 from whet.ir.tensor import (
     Compute,
     Placeholder,

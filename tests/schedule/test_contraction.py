@@ -14,7 +14,8 @@ from tests.schedule.windows import Windows, relative_error
 from whet.core.dtypes import f32, i32
 from whet.core.target import PRESETS, detect
 from whet.ir.expr import call
-from whet.ir.program import Loop, run
+from whet.ir.interpreter import run
+from whet.ir.program import Loop
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Tiling, find_contraction, find_turned
 from whet.schedule.contraction_lowering import lower_contraction

@@ -16,7 +16,8 @@ from whet.core.dtypes import f32
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
-from whet.ir.program import Loop, run
+from whet.ir.interpreter import run
+from whet.ir.program import Loop
 from whet.ops.activation import Relu
 from whet.ops.arithmetic import Add
 from whet.ops.conv import Conv

@@ -18,7 +18,7 @@ from whet.codegen.llvm.module import Module
 from whet.core.dtypes import DType, f32, f64, i8
 from whet.core.target import PRESETS, detect
 from whet.ir.expr import call
-from whet.ir.program import run
+from whet.ir.interpreter import run
 from whet.ir.tensor import compute, placeholder
 from whet.schedule.default import default_choice
 from whet.schedule.spatial import SpatialTiling, can_stream, find_spatial, lower_spatial

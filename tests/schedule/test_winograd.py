@@ -13,7 +13,7 @@ from whet.core.dtypes import f32
 from whet.core.errors import WhetError
 from whet.core.target import PRESETS, Target, detect
 from whet.core.types import Array
-from whet.ir.program import run
+from whet.ir.interpreter import run
 from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
 from whet.schedule.contraction import find_contraction
 from whet.schedule.contraction_lowering import lower_contraction

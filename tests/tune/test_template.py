@@ -14,7 +14,8 @@ from whet.core.errors import ScheduleError, WhetError
 from whet.core.target import PRESETS, detect
 from whet.db.store import Database
 from whet.ir.evaluate import evaluate
-from whet.ir.program import Buffer, run
+from whet.ir.interpreter import run
+from whet.ir.program import Buffer
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.sketch import SKETCHES
