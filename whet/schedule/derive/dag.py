@@ -15,8 +15,9 @@ from whet.ir.affine import affine
 from whet.ir.expr import Call, Const, Expr, Read, Select, Var
 from whet.ir.program import Buffer, Loop, Program, Stmt, Store
 from whet.ir.tensor import subexpressions
+from whet.schedule.primitives.accesses import stores_in
 from whet.schedule.primitives.dependence import as_update
-from whet.schedule.primitives.tree import blocks_of, stores_in, walk
+from whet.schedule.primitives.tree import blocks_of, walk
 from whet.schedule.work import SLOTS
 
 EXPENSIVE = 14

@@ -20,22 +20,23 @@ from whet.ir.program import (
     substitute_block,
 )
 from whet.schedule.nest import loop as nest_loop
+from whet.schedule.primitives.accesses import (
+    allocated_in,
+    move_accesses,
+    reads_in,
+    stores_in,
+    strides_like,
+)
 from whet.schedule.primitives.dependence import Access, Region, accesses, region_of
+from whet.schedule.primitives.names import Names
+from whet.schedule.primitives.replacing import replace, tidy
 from whet.schedule.primitives.tree import (
     Block,
-    Names,
-    allocated_in,
     check_scratch_fits,
     extents_of,
     find_buffer,
     find_loop,
-    move_accesses,
     path_to,
-    reads_in,
-    replace,
-    stores_in,
-    strides_like,
-    tidy,
     walk,
 )
 

@@ -14,13 +14,8 @@ from whet.ir.expr import Binary, Call, Expr, Read, Var
 from whet.ir.program import Align, Buffer, If, Let, Loop, Prefetch, Stmt, Store, While, row_major
 from whet.ir.simplify import simplify
 from whet.ir.tensor import subexpressions
-from whet.schedule.primitives.tree import (
-    allocated_in,
-    blocks_of,
-    expressions,
-    extents_of,
-    walk,
-)
+from whet.schedule.primitives.accesses import allocated_in, expressions
+from whet.schedule.primitives.tree import blocks_of, extents_of, walk
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,10 @@ from whet.core.errors import ScheduleError, check
 from whet.ir.expr import Axis, Expr, call
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.primitives.tree import Names, find_buffer, move_accesses, tidy
+from whet.schedule.primitives.accesses import move_accesses
+from whet.schedule.primitives.names import Names
+from whet.schedule.primitives.replacing import tidy
+from whet.schedule.primitives.tree import find_buffer
 
 
 def rewrite_layout(

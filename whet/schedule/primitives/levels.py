@@ -11,16 +11,10 @@ from whet.ir.expr import Expr, call
 from whet.ir.program import Allocate, Loop, Program, Store, substitute_block
 from whet.schedule.nest import loop as nest_loop
 from whet.schedule.primitives.dependence import are_independent, is_commutative, is_repeatable
+from whet.schedule.primitives.names import Names
 from whet.schedule.primitives.overlap import writes_agree
-from whet.schedule.primitives.tree import (
-    Block,
-    Names,
-    find_loop,
-    path_to,
-    perfect_nest,
-    replace,
-    static_extent,
-)
+from whet.schedule.primitives.replacing import replace
+from whet.schedule.primitives.tree import Block, find_loop, path_to, perfect_nest, static_extent
 
 
 def tile(

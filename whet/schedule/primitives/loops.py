@@ -11,14 +11,9 @@ from whet.ir.expr import Expr, call, const
 from whet.ir.program import If, Loop, Program, Stmt, substitute_block
 from whet.schedule.nest import loop as nest_loop
 from whet.schedule.primitives.dependence import are_independent, is_commutative, is_repeatable
-from whet.schedule.primitives.tree import (
-    Names,
-    find_loop,
-    perfect_nest,
-    renamed_copy,
-    replace,
-    static_extent,
-)
+from whet.schedule.primitives.names import Names, renamed_copy
+from whet.schedule.primitives.replacing import replace
+from whet.schedule.primitives.tree import find_loop, perfect_nest, static_extent
 
 Tail = Literal["perfect", "guard", "peel", "overlap"]
 

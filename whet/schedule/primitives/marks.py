@@ -5,7 +5,8 @@ from __future__ import annotations
 from whet.core.errors import ScheduleError, check
 from whet.ir.program import Allocate, Loop, Program, Store
 from whet.schedule.primitives.dependence import are_independent
-from whet.schedule.primitives.tree import find_loop, mark, path_to, static_extent
+from whet.schedule.primitives.replacing import mark
+from whet.schedule.primitives.tree import find_loop, path_to, static_extent
 
 
 def unroll(program: Program, loop: str) -> Program:

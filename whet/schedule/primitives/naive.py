@@ -26,7 +26,8 @@ from whet.schedule.access import (
     map_expr,
 )
 from whet.schedule.nest import identity_element, loop
-from whet.schedule.primitives.tree import Names, strides_like
+from whet.schedule.primitives.accesses import strides_like
+from whet.schedule.primitives.names import Names
 from whet.schedule.spatial import combine
 from whet.tasks.task import Task
 

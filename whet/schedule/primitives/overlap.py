@@ -17,7 +17,8 @@ from whet.ir.affine import Affine, affine, combine, free_symbols
 from whet.ir.expr import Expr, Read
 from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store
 from whet.ir.tensor import subexpressions
-from whet.schedule.primitives.tree import blocks_of, reads_in, stores_in, walk
+from whet.schedule.primitives.accesses import reads_in, stores_in
+from whet.schedule.primitives.tree import blocks_of, walk
 
 
 def writes_agree(loops: Sequence[Loop]) -> bool:

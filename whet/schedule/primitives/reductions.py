@@ -12,20 +12,11 @@ from whet.ir.affine import free_symbols
 from whet.ir.expr import Const, Expr, Read, Var
 from whet.ir.program import Allocate, Buffer, If, Loop, Program, Stmt, Store, substitute_block
 from whet.schedule.nest import identity_element, loop as nest_loop
+from whet.schedule.primitives.accesses import reads_in, stores_in
 from whet.schedule.primitives.dependence import Update, as_update
-from whet.schedule.primitives.tree import (
-    Block,
-    Names,
-    blocks_of,
-    find_loop,
-    path_to,
-    reads_in,
-    replace,
-    static_extent,
-    stores_in,
-    tidy,
-    walk,
-)
+from whet.schedule.primitives.names import Names
+from whet.schedule.primitives.replacing import replace, tidy
+from whet.schedule.primitives.tree import Block, blocks_of, find_loop, path_to, static_extent, walk
 from whet.schedule.spatial import combine
 
 Variant = Literal["local", "stage"]

@@ -13,22 +13,23 @@ from whet.ir.program import Allocate, Buffer, If, Loop, Program, Stmt, Store, su
 from whet.ir.tensor import subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.nest import loop as nest_loop
+from whet.schedule.primitives.accesses import (
+    map_block,
+    move_accesses,
+    reads_in,
+    stores_in,
+    strides_like,
+)
 from whet.schedule.primitives.dependence import Region, region_of
+from whet.schedule.primitives.replacing import replace, tidy
 from whet.schedule.primitives.tree import (
     Block,
     check_scratch_fits,
     extents_of,
     find_buffer,
     find_loop,
-    map_block,
-    move_accesses,
     path_to,
-    reads_in,
-    replace,
     static_extent,
-    stores_in,
-    strides_like,
-    tidy,
 )
 
 

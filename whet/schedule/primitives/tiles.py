@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from whet.core.errors import ScheduleError, check
 from whet.ir.program import Loop, Program
+from whet.schedule.primitives.accesses import stores_in
 from whet.schedule.primitives.caches import cache_write
 from whet.schedule.primitives.loops import Tail, fission, reorder, split
 from whet.schedule.primitives.marks import unroll, vectorize
-from whet.schedule.primitives.tree import find_loop, perfect_nest, static_extent, stores_in
+from whet.schedule.primitives.tree import find_loop, perfect_nest, static_extent
 
 
 def register_tile(
