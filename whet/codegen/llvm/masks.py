@@ -1,4 +1,4 @@
-"""Vectors of which only some lanes count."""
+"""Vectors of which only some lanes count (`lane < 7`): memory of the others is left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Loads and stores: of memory, whole vectors where they lie side by side, and of registers."""
+"""Loads and stores, of memory and of registers.
+
+Inside a vector loop, a read whose address moves by one element per lane is a vector load, by none
+a scalar load that is broadcast, and anything else is gathered lane by lane.
+"""
 
 from __future__ import annotations
 
