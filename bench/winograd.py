@@ -3,11 +3,11 @@
     python -m bench.winograd [--target cpu] [--threads 1] [--rounds 40] [--cold]
 
 The layers are the 3x3 convolutions with stride 1 of ResNet-50, with bias, residual and relu, the
-phases of DCGAN's transposed convolutions (windows of 2x2), and some others.  Both kernels are
-called in turn in one process; the least time counts.  With --cold the weights come from memory:
-more copies than the caches hold take turns.  Errors are against double precision: the largest
-relative to the range, and how many times the largest one and the root mean square of direct sums
-cut at 384 terms, as libraries cut them.
+phases of DCGAN's transposed convolutions (windows of 2x2), dilated ones, and some others.  Both
+kernels are called in turn in one process; the least time counts.  With --cold the weights come
+from memory: more copies than the caches hold take turns.  Errors are against double precision: the
+largest relative to the range, and how many times the largest one and the root mean square of direct
+sums cut at 384 terms, as libraries cut them.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ LAYERS = {
     "256-128@8 2x2 b16": (Windows((9, 9), 256, 128, 16, 2, 0), None),
     "128-64@16 2x2": (Windows((17, 17), 128, 64, 1, 2, 0), None),
     "48-64@35 5x5": (Windows((35, 35), 48, 64, 1, 5, 2, epilogue=True), None),
+    "256@14 by 2": (Windows((14, 14), 256, 256, dilation=2), None),
+    "512@7 by 2 b16": (Windows((7, 7), 512, 512, 16, dilation=2), None),
+    "512-256@33 by 12": (Windows((33, 33), 512, 256, 1, 3, 12, dilation=12), None),
+    "128@400 by 16 (1-D)": (Windows((400,), 128, 128, 1, 3, 16, dilation=16), None),
     "192@17x17 1x7": (Windows((17,), 192, 192, 17, 7, 3, epilogue=True), None),
 }
 """Layers, and how many times faster than direct convolution they should be."""

@@ -32,6 +32,7 @@ from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elem
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.nest import split_index
+from whet.schedule.outside import Edge, find_edges
 from whet.tasks.task import Task
 
 
@@ -82,6 +83,13 @@ class Contraction:
         return all(x.tensor.name in known for x in subexpressions(self.b) if isinstance(x, Read))
 
     @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Where tiles of constant b may leave out steps of outer loops over taps."""
+        if not self.b_is_constant:
+            return ()
+        return find_edges(self.task.outputs[0], self.m_axes, self.k_axes[:-1])
+
+    @cached_property
     def b_is_read_once(self) -> bool:
         """True when all products with one row read another element of b each."""
         size = self.batch * self.columns * self.depth
@@ -108,7 +116,8 @@ class Tiling:
     which pays when they would fall into the same sets of the cache; `pack_b` says what
     happens to a b that is not constant (IN_PLACE, AHEAD or BESIDE); `prefetch` asks for the next
     panel while the tiles of a block use the present one; `terms` is the length of a running sum,
-    after which it is added to the total (0: all terms).
+    after which it is added to the total (0: all terms); `skip` leaves out what a whole tile reads
+    outside its image.
     """
 
     mr: int
@@ -121,6 +130,7 @@ class Tiling:
     pack_b: int = 0
     prefetch: int = 0
     terms: int = 0
+    skip: int = 0
 
     @property
     def width(self) -> int:

@@ -10,7 +10,8 @@ from whet.schedule.access import map_expr
 from whet.schedule.contraction import BESIDE, Contraction, Tiling
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
-from whet.schedule.tile import RegisterTile, nested
+from whet.schedule.outside import conditions
+from whet.schedule.tile import Conditions, RegisterTile, nested
 from whet.schedule.turned import turned_axis, turned_copy
 
 
@@ -34,9 +35,16 @@ class _Lowering:
         self.panel = within_count(chunk * t.panels_per_chunk + self.jj, panels, exact=exact)
         exact = tiles % t.tiles_per_block == 0
         number = within_count(block * t.tiles_per_block + self.io, tiles, exact=exact)
-        row = start_of(number, t.mr, c.rows) + self.tile.i
+        first = start_of(number, t.mr, c.rows)
+        row = first + self.tile.i
         self.reduced = [(Var(f"k{n}"), k.extent) for n, k in enumerate(c.k_axes)]
         self.depth: tuple[Expr, ...] = tuple(var for var, _ in self.reduced)
+        variables = dict(zip(c.k_axes, (var for var, _ in self.reduced)))
+        self.needed = {
+            variables[k]: substitute(condition, variables)
+            for k, condition in conditions(c.edges, c.m_axes, first, t.mr).items()
+            if t.skip
+        }
         self.env: dict[Expr, Expr] = {
             **split_index(self.p // (chunks * blocks), c.outer),
             **split_index(row, c.m_axes),
@@ -83,12 +91,14 @@ class _Lowering:
         """All panels and tiles of a step."""
         t = self.t
         if not t.pack:
-            tiles = loop(self.io, t.tiles_per_block, self.multiply(self.a, b, *hints))
+            multiply = self.multiply(self.a, b, *hints, needed=self.needed)
+            tiles = loop(self.io, t.tiles_per_block, multiply)
             return loop(self.jj, t.panels_per_chunk, tiles)
         rows = Buffer("rows", (*(n for _, n in self.reduced), t.mr), self.c.a.dtype)
         at = (*self.depth, self.tile.i)
         copied = loop(self.tile.i, t.mr, Store(rows, at, self.a), kind="vector")
-        panels = loop(self.jj, t.panels_per_chunk, self.multiply(rows[at], b, *hints))
+        multiply = self.multiply(rows[at], b, *hints, needed=self.needed)
+        panels = loop(self.jj, t.panels_per_chunk, multiply)
         body = (*nested(self.reduced, (copied,)), panels)
         return loop(self.io, t.tiles_per_block, Allocate(rows, body))
 
@@ -133,9 +143,11 @@ class _Lowering:
             return None
         return nested([x for n, x in enumerate(self.reduced) if n != place], (nest,))
 
-    def multiply(self, a: Expr, b: Expr, *beside: Stmt) -> Stmt:
+    def multiply(self, a: Expr, b: Expr, *beside: Stmt, needed: Conditions | None = None) -> Stmt:
         t = self.t
-        return self.tile.multiply(a, b, self.reduced, self.finish, t.unroll, beside, t.terms)
+        return self.tile.multiply(
+            a, b, self.reduced, self.finish, t.unroll, beside, t.terms, needed
+        )
 
     def next_panel(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
         """Hints for the panel after this one, which lies behind it in memory.

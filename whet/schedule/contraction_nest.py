@@ -44,18 +44,20 @@ def contraction_nests(
     """
     count = len(holes["mr"])
     nothing = np.zeros(count, np.int64)
-    pack, terms, way = (np.asarray(holes.get(n, nothing)) for n in ("pack", "terms", "pack_b"))
+    pack, terms, way, skip = (
+        np.asarray(holes.get(n, nothing)) for n in ("pack", "terms", "pack_b", "skip")
+    )
     wide = holes["nv"] * holes["lanes"] > c.columns
     idle = holes["lanes"] > c.columns
     ahead = (way == AHEAD) | (not c.b_is_contiguous) | idle
     way = np.where(way == BESIDE, BESIDE, np.where(ahead, AHEAD, IN_PLACE))
     way = np.full(count, AHEAD) if c.b_is_constant else way
-    kinds = np.stack([way, pack, terms, wide, idle], axis=1)
+    kinds = np.stack([way, pack, terms, skip, wide, idle], axis=1)
     found: list[Statement] = []
     for kind in np.unique(kinds, axis=0):
         rows = np.flatnonzero((kinds == kind).all(axis=1))
         part = {name: column[rows] for name, column in holes.items()}
-        found += _Nest(c, part, images, rows, *map(int, kind[:3])).statements()
+        found += _Nest(c, part, images, rows, *map(int, kind[:4])).statements()
     return tuple(found)
 
 
@@ -64,10 +66,11 @@ class _Nest:
 
     def __init__(
         self, c: Contraction, holes: Population, images: int, rows: Array, way: int, pack: int,
-        terms: int,
+        terms: int, skip: int,
     ) -> None:  # fmt: skip
         self.images = images
         self.c, self.rows, self.way, self.copied = c, rows, way, bool(pack)
+        self.skips = bool(skip)
         self.cut = cut_of([k.extent for k in c.k_axes], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.tpb, self.ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
@@ -98,9 +101,10 @@ class _Nest:
         outer, inner = self._outer(), self._tile()
         unrolled, local = self._unrolled(reduced, local)
         found = [
-            describe("update", update, [*outer, *unrolled, *inner], self.rows, local),
+            describe("update", update, [*outer, *unrolled, *inner], self.rows, local,
+                     guarded=self.skips),
             describe("finish", finish, [*outer, *inner], self.rows, local),
-        ]
+        ]  # fmt: skip
         if self.copied:
             found.insert(0, self._row_copy(outer, local))
         if self.way == BESIDE:

@@ -21,6 +21,7 @@ from whet.ir.expr import Read, Select
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
+from whet.schedule.outside import part_needed
 from whet.schedule.rates import rates_of
 from whet.schedule.work import STEP_NS, fork_join_ns, lane_step
 
@@ -40,6 +41,10 @@ more tiles than this the wait for a panel is too small a part to be worth the hi
 PAGE_BYTES = 4096
 GATHERED = 2.5
 """Cycles to pick an element under a condition, for windows that step over their image."""
+
+WORTH_SKIPPING = 0.88
+"""Steps of loops over taps are left out where at most this part of them is needed: to ask costs
+little, but not nothing."""
 
 LONGEST_SUM = 128
 """Terms of a running sum, at most: a question of precision, not of speed.
@@ -86,7 +91,8 @@ def contraction_costs(
     # Broadcasts feed operations straight from memory where the set has that form.
     chains = rates.latency * np.ones_like(fma)
     cycle = np.maximum(np.maximum(fma, loads), chains)
-    per_tile = cycle * c.depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
+    depth = c.depth * _part_needed(c, holes)
+    per_tile = cycle * depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
     if c.is_turned:
         per_tile = per_tile + SCATTER_CYCLES * mr * width
     work = c.batch * blocks * tpb * chunks * ppc * per_tile
@@ -112,6 +118,15 @@ def contraction_costs(
     share = np.ceil(steps / threads) / (steps / threads)
     ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
     return ns + steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
+
+
+def _part_needed(c: Contraction, holes: dict[str, Array]) -> Array:
+    """Which part of the depth is not left out."""
+    part = np.ones(len(holes["mr"]))
+    skipping = holes.get("skip", np.zeros(len(part), np.int64)) > 0
+    for mr in np.unique(holes["mr"][skipping]):
+        part[skipping & (holes["mr"] == mr)] = part_needed(c.edges, c.m_axes, int(mr))
+    return part
 
 
 def _arrival_cycles(
@@ -215,17 +230,18 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
             if mr * nv + nv + 1 > registers or (nv > 1 and idle >= lanes):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
+            skip = int(part_needed(c.edges, c.m_axes, mr) <= WORTH_SKIPPING)
             for tpb in _spread(tiles):
                 copies = _ways_to_copy(c, tpb, nv * lanes, target)
                 ask = int(c.b_is_constant and 1 < tpb <= MOST_TILES_THAT_ASK)
                 rows += [
-                    (mr, nv, lanes, tpb, ppc, pb, ask, terms)
+                    (mr, nv, lanes, tpb, ppc, pb, ask, terms, skip)
                     for ppc in _spread(panels)
                     for pb in copies
                 ]
     table = np.array(rows, dtype=np.int64).T
     sizes = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk")
-    names = (*sizes, "pack_b", "prefetch", "terms")
+    names = (*sizes, "pack_b", "prefetch", "terms", "skip")
     return dict(zip(names, table))
 
 

@@ -19,15 +19,17 @@ finish(total)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.ir.expr import Expr, Var, call, const
-from whet.ir.program import Allocate, Buffer, Loop, Stmt, Store, substitute_block
+from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store, substitute_block
 from whet.schedule.nest import loop
 
 Loops = Sequence[tuple[Var, int]]
 """Variables and extents of loops, outermost first."""
+Conditions = Mapping[Var, Expr]
+"""When a step of a loop is needed, by its variable."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,13 @@ class RegisterTile:
         unroll: int = 1,
         beside: Sequence[Stmt] = (),
         terms: int = 0,
+        needed: Conditions | None = None,
     ) -> Stmt:
         """The tile of sums of a * b over the reduced loops, outermost first.
 
         `finish` says what happens to each vector of the result; `beside` runs once in every
-        step of the innermost loop; no running sum has more than `terms` terms (0: any number).
+        step of the innermost loop; no running sum has more than `terms` terms (0: any number);
+        steps of loops that are not `needed` are left out.
         """
         acc = Buffer("acc", (self.mr, self.nv, self.lanes), a.dtype, scope="register")
         at = (self.i, self.v, self.lane)
@@ -85,12 +89,13 @@ class RegisterTile:
         cut = cut_of([extent for _, extent in reduced], terms)
         if cut is None:
             return Allocate(
-                acc, (zero, *nested(reduced, update, unroll), self.each(finish(acc[at])))
+                acc, (zero, *nested(reduced, update, unroll, needed), self.each(finish(acc[at])))
             )
         place, within = cut
         (var, extent), inner = reduced[place], reduced[place + 1 :]
         first, step = Var(f"{var.name}b"), Var(f"{var.name}r")
-        update = substitute_block(nested(inner, update, unroll), {var: first * within + step})
+        update = only_needed(var, nested(inner, update, unroll, needed), needed)
+        update = substitute_block(update, {var: first * within + step})
         if extent % within:
             count = call("min", const(within, var.dtype), extent - first * within)
             one: Stmt = Loop(step, count, update)
@@ -99,17 +104,26 @@ class RegisterTile:
         total = Buffer("total", acc.shape, acc.dtype)
         added = self.each(Store(total, at, total[at] + acc[at]))
         summed = Allocate(acc, (zero, one, added))
-        blocks = nested([*reduced[:place], (first, -(-extent // within))], (summed,))
+        outer = [*reduced[:place], (first, -(-extent // within))]
+        blocks = nested(outer, (summed,), needed=needed)
         none = self.each(Store(total, at, const(0, acc.dtype)))
         return Allocate(total, (none, *blocks, self.each(finish(total[at]))))
 
 
-def nested(reduced: Loops, body: Sequence[Stmt], unroll: int = 1) -> tuple[Stmt, ...]:
+def nested(
+    reduced: Loops, body: Sequence[Stmt], unroll: int = 1, needed: Conditions | None = None
+) -> tuple[Stmt, ...]:
     """The statements inside all the loops, of which the innermost may be unrolled."""
     made = tuple(body)
     for n, (var, extent) in enumerate(reversed(reduced)):
+        made = only_needed(var, made, needed)
         made = (repeated(var, extent, made, unroll if n == 0 else 1),)
     return made
+
+
+def only_needed(var: Var, body: tuple[Stmt, ...], needed: Conditions | None) -> tuple[Stmt, ...]:
+    """The statements of a loop, in steps that are needed."""
+    return (If(needed[var], body),) if needed and var in needed else body
 
 
 def cut_of(extents: Sequence[int], terms: int) -> tuple[int, int] | None:
