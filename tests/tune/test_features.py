@@ -66,9 +66,10 @@ def test_footprints_are_what_is_touched(task: Task) -> None:
                     elements = len(np.unique(touched))
                     lines = len(np.unique(touched * access.element_bytes // LINE))
                     most = access.buffer_bytes[row] / access.element_bytes
-                    # Strides that cross each other (windows) make the closed form an upper bound.
+                    # Strides that cross each other make the closed form an upper bound: a window of
+                    # 3 taps over 5 pixels touches 7, not 15.
                     assert t.elements[level, row] >= min(elements, most) * 0.999
-                    assert t.elements[level, row] <= 1.5 * elements + 1
+                    assert t.elements[level, row] <= 2.5 * elements + 1
                     assert t.lines[level, row] <= 2.0 * lines + 1
                     assert t.lines[level, row] >= 0.45 * min(lines, most * 4 / LINE)
                     compared += 1
