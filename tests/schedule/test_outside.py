@@ -15,7 +15,7 @@ from whet.schedule.contraction import Contraction, Tiling, find_contraction
 from whet.schedule.contraction_lowering import lower_contraction
 from whet.schedule.model import best_tiling, contraction_holes
 from whet.schedule.nest_arrays import position
-from whet.schedule.outside import part_needed, span
+from whet.schedule.outside import least_needed, part_needed, span
 
 HOST = detect()
 WIDE = PRESETS["x86-64-v4"]
@@ -70,6 +70,15 @@ def test_taps_next_to_each_other_are_one_loop_with_the_channels() -> None:
 def test_the_part_that_is_needed(case: Windows, rows: int, part: float) -> None:
     c = contraction(case)
     assert part_needed(c.edges, c.m_axes, rows) == pytest.approx(part)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_single_rows_need_the_least(stride: int) -> None:
+    c = contraction(Windows((6, 7), 8, 16, dilation=3, pad=3, stride=stride, batch=2))
+    parts = [part_needed(c.edges, c.m_axes, rows) for rows in (1, 2, 3, 6)]
+    assert least_needed(c.edges) == pytest.approx(parts[0])
+    assert parts == sorted(parts)
+    assert parts[0] < parts[-1]
 
 
 @st.composite

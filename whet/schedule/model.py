@@ -21,7 +21,7 @@ from whet.ir.expr import Read, Select
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
-from whet.schedule.outside import part_needed
+from whet.schedule.outside import parts_needed, worth_skipping
 from whet.schedule.rates import rates_of
 from whet.schedule.work import STEP_NS, fork_join_ns, lane_step
 
@@ -41,10 +41,6 @@ more tiles than this the wait for a panel is too small a part to be worth the hi
 PAGE_BYTES = 4096
 GATHERED = 2.5
 """Cycles to pick an element under a condition, for windows that step over their image."""
-
-WORTH_SKIPPING = 0.88
-"""Steps of loops over taps are left out where at most this part of them is needed: to ask costs
-little, but not nothing."""
 
 LONGEST_SUM = 128
 """Terms of a running sum, at most: a question of precision, not of speed.
@@ -91,7 +87,7 @@ def contraction_costs(
     # Broadcasts feed operations straight from memory where the set has that form.
     chains = rates.latency * np.ones_like(fma)
     cycle = np.maximum(np.maximum(fma, loads), chains)
-    depth = c.depth * _part_needed(c, holes)
+    depth = c.depth * parts_needed(c.edges, c.m_axes, mr, holes.get("skip", 0 * mr))
     per_tile = cycle * depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
     if c.is_turned:
         per_tile = per_tile + SCATTER_CYCLES * mr * width
@@ -118,15 +114,6 @@ def contraction_costs(
     share = np.ceil(steps / threads) / (steps / threads)
     ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
     return ns + steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
-
-
-def _part_needed(c: Contraction, holes: dict[str, Array]) -> Array:
-    """Which part of the depth is not left out."""
-    part = np.ones(len(holes["mr"]))
-    skipping = holes.get("skip", np.zeros(len(part), np.int64)) > 0
-    for mr in np.unique(holes["mr"][skipping]):
-        part[skipping & (holes["mr"] == mr)] = part_needed(c.edges, c.m_axes, int(mr))
-    return part
 
 
 def _arrival_cycles(
@@ -223,19 +210,20 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     terms = longest_sum(c.depth, c.reduce.dtype)
     rows: list[tuple[int, ...]] = []
     widths = _lane_counts(c.columns, lanes, full)
-    for mr, lanes in product(range(1, min(c.rows, 16) + 1), widths):
+    most = min(c.rows, 16)
+    skips = worth_skipping(c.edges, c.m_axes, most)
+    for mr, lanes in product(range(1, most + 1), widths):
         for nv in range(1, 9 if lanes < full else 7):
             # The last vector of a panel may overlap the one before it, but is not idle.
             idle = nv * lanes - c.columns
             if mr * nv + nv + 1 > registers or (nv > 1 and idle >= lanes):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
-            skip = int(part_needed(c.edges, c.m_axes, mr) <= WORTH_SKIPPING)
             for tpb in _spread(tiles):
                 copies = _ways_to_copy(c, tpb, nv * lanes, target)
                 ask = int(c.b_is_constant and 1 < tpb <= MOST_TILES_THAT_ASK)
                 rows += [
-                    (mr, nv, lanes, tpb, ppc, pb, ask, terms, skip)
+                    (mr, nv, lanes, tpb, ppc, pb, ask, terms, skips[mr])
                     for ppc in _spread(panels)
                     for pb in copies
                 ]

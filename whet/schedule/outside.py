@@ -10,11 +10,13 @@ there are, the smaller the image is against its window.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from whet.core.types import Array
 from whet.ir.affine import Affine, affine
 from whet.ir.expr import (
     Axis,
@@ -33,6 +35,10 @@ from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.nest_arrays import ceil_div, position, start_at
 from whet.tasks.guards import is_guard
 
+WORTH_SKIPPING = 0.88
+"""Steps of loops over taps are left out where at most this part of them is needed: to ask costs
+little, but not nothing."""
+
 
 @dataclass(frozen=True, eq=False)
 class Edge:
@@ -49,6 +55,14 @@ class Edge:
         step, fixed = form.coefficient(self.rows), form.constant
         moved = tap * form.coefficient(self.taps) + fixed
         return (as_expr(0) <= high * step + moved) & (low * step + moved < self.extent)
+
+    @property
+    def inside(self) -> float:
+        """Which part of all pairs of a row and a tap lies in the image."""
+        row, tap = np.ogrid[: self.rows.extent, : self.taps.extent]
+        form = self.position
+        at = row * form.coefficient(self.rows) + tap * form.coefficient(self.taps) + form.constant
+        return float(np.mean((at >= 0) & (at < self.extent)))
 
 
 def find_edges(stage: Compute, rows: Sequence[Axis], taps: Sequence[Axis]) -> tuple[Edge, ...]:
@@ -101,6 +115,11 @@ def conditions(
     }
 
 
+def least_needed(edges: Sequence[Edge]) -> float:
+    """Which part of all steps tiles of single rows need; larger ones need more."""
+    return math.prod(edge.inside for edge in edges)
+
+
 def part_needed(edges: Sequence[Edge], axes: Sequence[Axis], count: int) -> float:
     """Which part of all steps tiles of so many rows need."""
     rows, first = elements(axes), Var("first")
@@ -110,3 +129,19 @@ def part_needed(edges: Sequence[Edge], axes: Sequence[Axis], count: int) -> floa
         each = [position(needed, {first: starts, taps: n}) for n in range(taps.extent)]
         part *= np.mean(each, axis=0)
     return float(np.mean(part))
+
+
+def parts_needed(edges: Sequence[Edge], axes: Sequence[Axis], mr: Array, skip: Array) -> Array:
+    """The same for tiles of mr rows, of a population in which some leave nothing out."""
+    part = np.ones(len(mr))
+    for count in np.unique(mr[skip > 0]):
+        part[(skip > 0) & (mr == count)] = part_needed(edges, axes, int(count))
+    return part
+
+
+def worth_skipping(edges: Sequence[Edge], axes: Sequence[Axis], most: int) -> dict[int, int]:
+    """Whether to leave out what is not needed, by the number of rows of a tile."""
+    counts = range(1, most + 1)
+    if least_needed(edges) > WORTH_SKIPPING:
+        return dict.fromkeys(counts, 0)
+    return {count: int(part_needed(edges, axes, count) <= WORTH_SKIPPING) for count in counts}
