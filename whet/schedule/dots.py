@@ -101,9 +101,12 @@ class DotTiling:
 
 
 def find_dots(task: Task) -> Dots | None:
-    """The inner products that the task is, or None."""
+    """The inner products that the task is, or None.
+
+    A single row shares nothing with others, and is as well off in the row sketch.
+    """
     c = find_contraction(task)
-    if c is None or c.k_axes[-1].extent < SHORTEST_ROW:
+    if c is None or c.k_axes[-1].extent < SHORTEST_ROW or min(c.rows, c.columns) < 2:
         return None
     a, b = c.a, substitute(c.b, c.k_values)
     if not (_is_flat(a) and _is_flat(b)):
@@ -149,7 +152,9 @@ def dot_costs(d: Dots, target: Target, threads: int, holes: dict[str, Array]) ->
     passes, load_passes = rates.passes(lanes, bits), rates.load_passes(lanes, bits)
     vectors = np.ceil(d.along.extent / lanes) * (c.depth // d.along.extent)
     chains = np.maximum(mr * nc * passes / rates.operations, rates.latency)
-    term = np.maximum(chains, (mr + nc) * load_passes / rates.loads)
+    # What lies in the caller's memory crosses from line to line.
+    loaded = 2 * mr + (nc if d.packed else 2 * nc)
+    term = np.maximum(chains, loaded * load_passes / rates.loads)
     epilogue = mr * nc * (1.0 + operations(c.stage.body) / rates.operations / np.minimum(nc, 8))
     per_tile = UNALIGNED * vectors * term + mr * nc * ACROSS_CYCLES + epilogue + TILE_CYCLES
     tiles, across = -(-c.rows // mr), -(-c.columns // nc)

@@ -109,7 +109,9 @@ def contraction_costs(
     work = work * np.where(vector_bits < target.vector_bits, narrow, 1.0)
     if not c.b_is_constant:
         lines = np.ceil(width * c.b.dtype.itemsize / 64)
-        work = work + c.batch * _arrival_cycles(c, panels, lines, tiles, blocks, holes["pack_b"])
+        work = work + c.batch * _arrival_cycles(
+            c, panels, lines, tiles, blocks, holes["pack_b"], target.l2_bytes
+        )
     steps = c.batch * blocks * chunks
     share = np.ceil(steps / threads) / (steps / threads)
     ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
@@ -117,7 +119,13 @@ def contraction_costs(
 
 
 def _arrival_cycles(
-    c: Contraction, panels: Array, lines: Array, tiles: Array, blocks: Array, pack_b: Array
+    c: Contraction,
+    panels: Array,
+    lines: Array,
+    tiles: Array,
+    blocks: Array,
+    pack_b: Array,
+    l2_bytes: int,
 ) -> Array:
     """What it takes to read b, or to bring it into panels.
 
@@ -134,7 +142,9 @@ def _arrival_cycles(
     else:
         each = GATHERED if _is_gathered(c) else 0.45
         visits, arrival = 0.0 * panels, each * elements * np.ones(len(panels))
-    in_place = arrival / 2 + np.where(tiles > 1, 2.5 * tiles * visits, 0.0)
+    # A single tile has little to do while it waits for what comes from far away.
+    hidden = np.where((tiles == 1) & (c.batch * elements * c.b.dtype.itemsize > l2_bytes), 0.8, 0.5)
+    in_place = hidden * arrival + np.where(tiles > 1, 2.5 * tiles * visits, 0.0)
     copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + 0.6 * elements)
     result: Array = np.where(pack_b == IN_PLACE, in_place, copied)
     return result

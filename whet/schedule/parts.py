@@ -46,6 +46,8 @@ MOST_PARTS = 1024
 MOST_RESULTS = 1 << 14
 FINISHING_STEPS = 8
 """Steps of the second loop where it is shared out."""
+MEETING = 1.1
+"""Slow-down because threads wait for each other once more, and read what the others wrote."""
 LANES = 16
 VECTORS = 4
 """Of the second loop, where there are results enough."""
@@ -143,7 +145,7 @@ class InParts:
             first = self.inner.costs(inner, target, threads, _inside(population, rows))
             finish = _finishing(halves, shared)
             second = spatial_costs(halves.finish, target, threads, finish)
-            costs[rows] = first + second[0]
+            costs[rows] = MEETING * (first + second[0])
         return costs
 
     def nests(

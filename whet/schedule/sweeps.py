@@ -30,7 +30,7 @@ from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.flat import FlatStage, merge_axes
 from whet.schedule.kernel import Kernel
-from whet.schedule.model import lanes_for
+from whet.schedule.model import distance, lanes_for
 from whet.schedule.nest import (
     arguments_of,
     identity_element,
@@ -54,6 +54,7 @@ from whet.schedule.rates import rates_of
 from whet.schedule.sketch import Population, population
 from whet.schedule.spatial import combine, find_spatial
 from whet.schedule.work import (
+    form_of,
     halvings,
     lane_step,
     operations,
@@ -73,8 +74,8 @@ BLOCKS = (4, 8)
 """Terms of a block: so many rows are read side by side."""
 PANEL_CYCLES = 3.0
 """Loops and addresses around a panel."""
-RUN_CYCLES = 20.0
-"""To begin with a row somewhere else."""
+RUN_CYCLES = 34.0
+"""To begin with a row in another page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +163,12 @@ def sweep_costs(s: Sweeps, target: Target, threads: int, holes: dict[str, Array]
     blocks = np.ceil(s.terms[-1].extent / block) * whole / s.terms[-1].extent
     per_panel = whole * np.maximum(work, loads) + blocks * (kept + PANEL_CYCLES + rates.latency)
     finish = nv * passes * (2.0 + operations(s.stage.body) / rates.operations)
-    per_chunk = chunk * (per_panel + finish) + whole * RUN_CYCLES * len(moved)
-    cycles = overlapped(steps * per_chunk, traffic_cycles(s.task.moving, target))
+    arrival = traffic_cycles(s.task.moving, target)
+    cycles = overlapped(steps * chunk * (per_panel + finish), arrival)
+    # Nothing is on its way while a row begins, unless it follows the one before.
+    steps_over = [abs(form_of(e).coefficient(s.terms[-1])) * e.dtype.itemsize for e in moved]
+    far = np.where(chunk < panels, sum(map(distance, steps_over)), 0.3 * len(moved))
+    cycles = cycles + steps * whole * RUN_CYCLES * far
     ns = shared_out(cycles, steps, threads, target)
     return with_weights(ns, s.task.constant_bytes, target, threads)
 
