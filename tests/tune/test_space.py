@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.schedule.small_tasks import TASKS
 from tests.tune.landscapes import Valley, grid, open_table
-from whet.tune.space import Space, Table, distinct
+from whet.core.target import PRESETS
+from whet.schedule.default import default_choice
+from whet.tune.space import Space, Table, distinct, make_space
 
 
 def triangle() -> Table:
@@ -117,3 +120,14 @@ def test_spaces_find_rows_in_the_table_of_their_sketch() -> None:
     row = space.find(space.tables[1].candidate(3))
     assert row == (1, 3)
     assert space.cost((1, 3)) == pytest.approx(space.tables[1].costs[3])
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "gather"])
+def test_the_cheapest_row_is_the_default_schedule(name: str) -> None:
+    """What a search tries first is what would run without it, not a guess of the rules."""
+    task, target = TASKS[name](64, 48, 40), PRESETS["x86-64-v3"]
+    space, default = make_space(task, target, 2), default_choice(task, target, 2)
+    row = space.cheapest()
+    assert row is not None
+    found = space.candidate(row)
+    assert (found.sketch, found.holes) == (default.sketch.name, default.holes)

@@ -25,7 +25,7 @@ from whet.core.types import Array
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.sketch import SKETCHES, Population, Sketch
+from whet.schedule.sketch import SKETCHES, Population, Sketch, drafts_default
 from whet.tasks.task import Task
 from whet.tune.models.protocol import Batch, CostModel
 
@@ -343,8 +343,16 @@ class Space:
         return float(self.tables[row[0]].costs[row[1]])
 
     def cheapest(self) -> Row | None:
-        """The row that the analytic model expects to be fastest: the default schedule."""
-        best = [(float(t.costs.min()), n, int(t.costs.argmin())) for n, t in enumerate(self.tables)]
+        """The row that the analytic model expects to be fastest: the default schedule.
+
+        Sketches that draft no defaults have a say only where there are no others.
+        """
+        drafting = [t.offer is None or drafts_default(t.offer.sketch) for t in self.tables]
+        best = [
+            (float(t.costs.min()), n, int(t.costs.argmin()))
+            for n, t in enumerate(self.tables)
+            if drafting[n] or not any(drafting)
+        ]
         return min(best)[1:] if best else None
 
     @property
