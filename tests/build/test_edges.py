@@ -211,3 +211,21 @@ def test_an_input_that_is_also_added_is_not_joined() -> None:
     graph = Graph((x,), apply(REGISTRY["add"](), y, x), ("y",))
     steps = make_plan(graph).steps
     assert join_edges(steps, Cheap()) == list(steps)
+
+
+@pytest.mark.parametrize("order", [(2, 3, 1, 0), (1, 0, 2, 3), (0, 1, 3, 2)])
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_views_between_a_step_and_its_conversions(
+    order: Shape, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transposition is a view of the same memory, but not the value that the step knows."""
+    monkeypatch.setattr("whet.build.kernels.Prices", lambda *_: Cheap())
+    rng = np.random.default_rng(6)
+    x = make_input("x", TensorType((6, 6, 6, 6), f32))
+    w = make_constant(rng.standard_normal((6, 6, 1, 3)).astype(np.float32))
+    convolve = conv(1, (0,) * 4, 1, 1)
+    turn = REGISTRY["transpose"](order)
+    (inner,) = apply(turn, x) if where == "before" else (x,)
+    (y,) = apply(REGISTRY["tanh"](), *apply(convolve, inner, w))
+    outputs = apply(turn, y) if where == "after" else (y,)
+    check(Graph((x,), outputs, ("y",)))

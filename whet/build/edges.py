@@ -42,13 +42,30 @@ def join_edges(steps: Sequence[AnyStep], price: Price) -> list[AnyStep]:
         moving = [t for t in step.task.inputs if t not in step.task.constants]
         first = arriving.get(step.storages[moving[0]]) if len(moving) == 1 else None
         last = leaving.get(step.storages[step.task.outputs[0]])
-        if first is None or last is None:
+        if first is None or last is None or not _fits_between(first, step, last):
             continue
         made = _joined(first, step, last)
         if find_slabs(made.task) and price(made.task) < _apart(first, step, last, price):
             joined[step] = made
             gone |= {first, last}
     return [joined.get(step, step) for step in steps if step not in gone]
+
+
+def _fits_between(first: Step, step: Step, last: Step) -> bool:
+    """True when the step reads what the first writes and writes what the last reads as it is.
+
+    In between, values may be seen through views: the transposition of a result lies in the same
+    memory, and its elements are not where those of the result are.
+    """
+    (x,) = (t for t in step.task.inputs if t not in step.task.constants)
+    (y,) = step.task.outputs
+    (near,), (far,) = first.task.outputs, last.task.inputs
+    ends = ((first.task.buffers[near], x), (last.task.buffers[far], y))
+    return all(_same_elements(b, step.task.buffers[t]) for b, t in ends)
+
+
+def _same_elements(a: Buffer, b: Buffer) -> bool:
+    return (a.shape, a.strides, a.offset) == (b.shape, b.strides, b.offset)
 
 
 def _joined(first: Step, step: Step, last: Step) -> Step:
