@@ -7,7 +7,7 @@ was stopped goes on where it was.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from whet.core.target import Target
 from whet.db.record import Record, holes_text
@@ -61,6 +61,11 @@ class Replay:
             Measured(c, known[k].outcome, known[k].samples, checked=True)
             for c, k in zip(candidates, keys)
         ]
+
+    def trials(
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+    ) -> Iterator[Measured]:
+        return iter(self.measure(task, candidates, threads, target))
 
     def compare(
         self, task: Task, candidate: Candidate, incumbent: Candidate, threads: int,

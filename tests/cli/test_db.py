@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx.parser
 import pytest
 
 from tests.db.samples import record
@@ -71,6 +72,43 @@ def test_doctor(whet: Whet, database: Path, tmp_path: Path) -> None:
     done = whet("db", "doctor", "--db", damaged)
     assert done.returncode == 1
     assert "WH4101" in done.stderr
+
+
+def test_explain_a_task_of_no_time_at_all(whet: Whet, tmp_path: Path) -> None:
+    """Two numbers are copied in less than a hundredth of a microsecond."""
+    made = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) { y = Identity(x) }
+    """)
+    model = tmp_path / "copy.onnx"
+    model.write_bytes(made.SerializeToString())
+    path = tmp_path / "records.db"
+    ask = ("db", "explain", model, "--threads", 1, "--db", path, "--json", "-q")
+    (task,) = json.loads(whet(*ask).stdout)["tasks"]
+    engine = default_engine()
+    assert isinstance(engine, Native)
+    name, *values = task["schedule"].split()
+    holes = {hole: int(n) for hole, n in (v.split("=") for v in values)}
+    known = Record(Workload(task["key"], "", ""), engine.target, 1, name, holes, Outcome.OK,
+                   (2e-9,), checked=True)  # fmt: skip
+    with Database(path) as database:
+        database.add([known])
+    done = whet(*ask)
+    assert done.returncode == 0, done.stderr
+    (task,) = json.loads(done.stdout)["tasks"]
+    assert (task["origin"], task["microseconds"], task["share"]) == ("record", 0.002, 1.0)
+
+
+def test_explain_knows_what_an_artifact_brought_with_it(
+    whet: Whet, model: Path, records: Path, tmp_path: Path
+) -> None:
+    stored = tmp_path / "model.whet"
+    given = ("-i", "x=3x8", "--threads", 1, "-q")
+    assert whet("tune", model, "--trials", 4, *given).returncode == 0
+    assert whet("compile", model, "-o", stored, *given).returncode == 0
+    elsewhere = ("--db", tmp_path / "empty.db", "--threads", 1, "--json", "-q")
+    done = whet("db", "explain", stored, *elsewhere)
+    assert "artifact" in {t["origin"] for t in json.loads(done.stdout)["tasks"]}
 
 
 def test_explain_tells_hits_from_misses(whet: Whet, model: Path, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_an_interrupt_keeps_everything(records: Path, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert "Traceback" not in err
-    assert json.loads(out)["trials"] >= 16
+    assert json.loads(out)["trials"] >= 8  # rounds that have ended
     with Database(records) as database:
         assert database.problems() == []
 

@@ -41,6 +41,12 @@ def test_every_task_gets_a_first_round() -> None:
     assert chosen(progress(1e-3), progress(), progress(), weights=[[100, 1, 1]]) == 1
 
 
+def test_first_rounds_begin_with_what_should_take_the_most_time() -> None:
+    light, heavy = Progress(0.0, "k", estimate=2e-3), Progress(0.0, "k", estimate=1e-3)
+    assert chosen(light, heavy, weights=[[1, 1]]) == 0
+    assert chosen(light, heavy, weights=[[1, 3]]) == 1
+
+
 def test_the_heavier_task_goes_first() -> None:
     assert chosen(progress(1e-3), progress(1e-3), weights=[[1, 10]]) == 1
 

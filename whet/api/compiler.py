@@ -34,6 +34,7 @@ from whet.runtime.schedules import StoredSchedule
 
 if TYPE_CHECKING:
     from whet.frontend.onnx.imported import ImportedModel
+    from whet.tune.report import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,13 @@ class Options:
     note: Note
     budget: float = 0.0
     """Seconds to search for faster kernels."""
+    watch: Watch | None = None
 
     def prepare(self, graph: Graph) -> Executable:
         if self.budget and isinstance(self.engine, Native):
-            return self.engine.prepare_tuned(graph, self.threads, self.numerics, self.budget)
+            return self.engine.prepare_tuned(
+                graph, self.threads, self.numerics, self.budget, self.watch
+            )
         return self.engine.prepare(graph, self.threads, self.numerics)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
@@ -68,6 +72,7 @@ def compile(
     numerics: str = "real",
     *,
     note: Note | None = None,
+    watch: Watch | None = None,
 ) -> CompiledModel:
     """The model as a callable on arrays.
 
@@ -75,7 +80,8 @@ def compile(
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
     shapes depend on values; `threads` defaults to one per core; `budget` is the time to search
     for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites that
-    change rounding.  `note` receives messages, which go to the logger `whet` otherwise.
+    change rounding.  `note` receives messages, which go to the logger `whet` otherwise, and
+    `watch` is told how the search is going after each of its rounds.
 
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
     inconsistent models), `UsageError` (arguments that make no sense).
@@ -87,7 +93,7 @@ def compile(
     note = note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
     seconds = parse_budget(budget)
-    options = Options(default_engine(note), thread_count(threads), kind, note, seconds)
+    options = Options(default_engine(note), thread_count(threads), kind, note, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, inputs or {}, options)

@@ -10,7 +10,7 @@ import importlib.util
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from whet.graph.interpret import interpret
 from whet.ops.base import Numeric
 from whet.runtime.executable import Executable, own_results
 from whet.runtime.schedules import StoredSchedule
+
+if TYPE_CHECKING:
+    from whet.tune.report import Watch
 
 
 class Engine(Protocol):
@@ -142,13 +145,18 @@ class Native:
             return found.used(w.task for w in tasks)
 
     def prepare_tuned(
-        self, graph: Graph, threads: int, numerics: Numeric, seconds: float
+        self,
+        graph: Graph,
+        threads: int,
+        numerics: Numeric,
+        seconds: float,
+        watch: Watch | None = None,
     ) -> Executable:
         """The graph with kernels that were searched for during the given time."""
         from whet.api.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
-        tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics)
+        tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics, watch=watch)
         return self.prepare(graph, threads, numerics)
 
 

@@ -20,6 +20,7 @@ from whet.cli.arguments import (
     parse_inputs,
 )
 from whet.cli.console import Reporter
+from whet.cli.tune import live_search
 
 
 def compile_command(
@@ -36,11 +37,12 @@ def compile_command(
 ) -> None:
     """Compile a model and store it.
 
-    The artifact holds the optimised graph and the weights, and no code.
+    The artifact holds the optimised graph, the weights and the schedules that were searched for,
+    and no code.  Ctrl-C during the search keeps what was measured, and writes no artifact.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     start = time.perf_counter()
-    with reporter.working(f"compiling {model}"):
+    with live_search(reporter, f"compiling {model}") as watch:
         compiled = whet.compile(
             model,
             parse_inputs(input),
@@ -48,6 +50,7 @@ def compile_command(
             budget,
             numerics=numerics,
             note=reporter.note,
+            watch=watch,
         )
         graph = compiled.graph  # held, so that it is made again once only
         compiled.save(output)

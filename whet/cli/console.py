@@ -74,11 +74,14 @@ class Reporter:
         """Plain text on standard output, without any interpretation."""
         self.out.print(text, markup=False)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table whose first column is text and whose other columns are numbers."""
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[str] = ()
+    ) -> None:
+        """A table whose first column is text; others are numbers, unless they are named."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for n, name in enumerate(columns):
-            table.add_column(name, justify="right" if n else "left", no_wrap=True)
+            left = n == 0 or name in text
+            table.add_column(name, justify="left" if left else "right", no_wrap=True)
         for row in rows:
             table.add_row(*map(escape, row))
         # On a narrow terminal lines run on: a cut-off number is worse than a broken line.

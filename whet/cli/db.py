@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,12 +24,15 @@ from whet.cli.console import Reporter
 from whet.cli.models import open_model
 from whet.core.config import process_config
 from whet.core.errors import UsageError, check, fail
-from whet.core.target import Target
 from whet.db.exchange import ImportReport, export_lines, import_lines
 from whet.db.store import Database
 from whet.ops.base import Numeric
+from whet.runtime.artifact import is_artifact, read_artifact
 from whet.runtime.files import atomic_write
 from whet.tasks.task import Task
+
+if TYPE_CHECKING:
+    from whet.tune.schedule import Schedules
 
 db_app = typer.Typer(help="Show, carry and check what tuning has found out.", no_args_is_help=True)
 
@@ -139,29 +142,34 @@ def explain_command(
 ) -> None:
     """Show for every task of a model which schedule it gets, and why."""
     from whet.api.tuning import weighted_tasks  # loads LLVM: only when needed
+    from whet.tune.schedule import Schedules
 
     reporter = Reporter(quiet=quiet, as_json=json)
     compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
     engine = default_engine()
     check(isinstance(engine, Native), "WH3007", "only native code has schedules", kind=UsageError)
     assert isinstance(engine, Native)
-    kind: Numeric = "exact" if numerics == "exact" else "real"
+    kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
     count = thread_count(threads)
+    stored = read_artifact(model).schedules if is_artifact(model) else ()
     with open_database(db, to_write=True) as database:
+        schedules = Schedules(engine.target, count, kind, database, stored)
         found: list[dict[str, Any]] = [
             {"task": w.name, "count": w.count, "key": w.task.key}
-            | _explain(w.task, database, engine.target, count, kind)
+            | _explain(w.task, schedules, database)
             for w in weighted_tasks([compiled.graph], engine.target, count, kind)
         ]
-    total = sum(float(t["count"]) * float(t["microseconds"]) for t in found)
-    for t in found:
-        t["share"] = round(float(t["count"]) * float(t["microseconds"]) / total, 4)
+    times = [t["count"] * t["microseconds"] for t in found]
+    for t, microseconds in zip(found, times):
+        t["share"] = round(microseconds / sum(times), 4)
+        t["microseconds"] = round(t["microseconds"], 3)
     reporter.result(
-        {"tasks": found, "microseconds": round(total, 2)},
+        {"tasks": found, "microseconds": round(sum(times), 3)},
         lambda: reporter.table(
-            tuple(_SHOWN), [[str(t[field]) for field in _SHOWN.values()] for t in found]
+            tuple(_SHOWN), [[str(t[field]) for field in _SHOWN.values()] for t in found],
+            text=("from", "schedule"),
         ),
-    )
+    )  # fmt: skip
 
 
 _SHOWN = {
@@ -171,20 +179,18 @@ _SHOWN = {
 }  # fmt: skip
 
 
-def _explain(
-    task: Task, database: Database, target: Target, threads: int, numerics: Numeric
-) -> dict[str, object]:
+def _explain(task: Task, schedules: Schedules, database: Database) -> dict[str, object]:
     """Where the schedule comes from, what was tried for it, and how near the limit it is."""
     from whet.tune.roofline import roofline_seconds
-    from whet.tune.schedule import choose
 
-    chosen = choose(task, database, target, threads, numerics)
+    target, threads = schedules.target, schedules.threads
+    chosen = schedules.chosen(task)
     tried = list(database.records(task.key, target, threads))
     outcomes = Counter(r.outcome.value for r in tried)
     others = database.similar(task.class_key, target, threads)
     return {
         "origin": chosen.origin,
-        "microseconds": round(chosen.seconds * 1e6, 2),
+        "microseconds": chosen.seconds * 1e6,
         "gflops": round(task.operations / chosen.seconds * 1e-9, 1),
         "roofline": round(roofline_seconds(task, target, threads) / chosen.seconds, 3),
         "trials": len(tried),

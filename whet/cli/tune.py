@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
 from rich.table import Table
 
 from whet.api.budget import parse_budget
@@ -29,7 +31,7 @@ from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
 from whet.tune.objectives import OBJECTIVES, make_objective
 from whet.tune.policies import POLICIES
-from whet.tune.report import Report, Status, shares
+from whet.tune.report import Report, Status, Watch, shares
 from whet.tune.tuner import Budget
 
 DEFAULT_BUDGET = "1m"
@@ -58,7 +60,9 @@ def tune_command(
     ] = None,
     reference_ms: Annotated[
         list[float] | None,
-        typer.Option(metavar="MS", help="speedup: what models are compared with, one each."),
+        typer.Option(
+            metavar="MS", help="speedup: what models are compared with; one for all, or one each."
+        ),
     ] = None,
     patience: Annotated[
         int | None,
@@ -87,26 +91,25 @@ def tune_command(
     check(policy in POLICIES, "WH1002", f"there is no policy '{policy}'",
           hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
     inputs = parse_inputs(input)
-    graphs = [
-        open_model(m, inputs, reporter, threads=threads, numerics=numerics).graph for m in models
-    ]
+    opened = [open_model(m, inputs, reporter, threads=threads, numerics=numerics) for m in models]
+    exact = any(m.numerics == "exact" for m in opened)  # artifacts have their own
     engine = default_engine()
     check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
     assert isinstance(engine, Native)
     latest: list[Report] = []
 
-    with Live(console=reporter.err, refresh_per_second=2, transient=True) as live:
+    with live_search(reporter, "looking for candidates") as show:
 
         def watch(reports: Sequence[Report], status: Status) -> None:
             latest[:] = reports
-            live.update(live_table(reports, status))
+            show(reports, status)
 
         # A search that is stopped is a shorter search: what it found is in the database.
         with contextlib.suppress(KeyboardInterrupt):
             latest[:] = tune_graphs(
-                graphs, engine.target, thread_count(threads), Budget(seconds, trials),
-                numerics="exact" if numerics == "exact" else "real", objective=aim, watch=watch,
-                policy=POLICIES[policy],
+                [m.graph for m in opened], engine.target, thread_count(threads),
+                Budget(seconds, trials), numerics="exact" if exact else "real", objective=aim,
+                watch=watch, policy=POLICIES[policy],
             )  # fmt: skip
     heard()
     document = {
@@ -147,6 +150,14 @@ def _document(r: Report, share: float) -> dict[str, object]:
         "outcomes": dict(r.outcomes),
         "schedule": r.schedule,
     }
+
+
+@contextlib.contextmanager
+def live_search(reporter: Reporter, before: str) -> Iterator[Watch]:
+    """Shows how a search is going; until its first round has ended, the text."""
+    waiting = Spinner("dots", escape(before))
+    with Live(waiting, console=reporter.err, refresh_per_second=4, transient=True) as live:
+        yield lambda reports, status: live.update(live_table(reports, status))
 
 
 def live_table(reports: Sequence[Report], status: Status) -> Table:

@@ -19,7 +19,7 @@ from whet.core.closing import Closing
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
-from whet.measure.builder import BUILD_SECONDS, Builder
+from whet.measure.builder import BUILD_SECONDS, Builder, Built
 from whet.measure.prepare import Bench, Lowered, kernel_job, lower
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.measure.runner import Loadable, Runner
@@ -60,11 +60,18 @@ class Measurer(Closing):
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
     ) -> list[Measured]:
         """How the trial of every candidate ended, in order."""
+        return list(self.trials(task, candidates, threads, target))
+
+    def trials(
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+    ) -> Iterator[Measured]:
+        """The same one after the other, so that each can be kept before the next one runs."""
         try:
             bench = self._bench_for(task, threads, target)
         except Exception as error:  # without expected results nothing is measured
             text = f"no example of the task: {_first_line(error)}"
-            return [Measured(c, Outcome.RUN_ERROR, (), text) for c in candidates]
+            yield from (Measured(c, Outcome.RUN_ERROR, (), text) for c in candidates)
+            return
         found: dict[int, Measured] = {}
         lowered: dict[int, Lowered] = {}
 
@@ -78,16 +85,22 @@ class Measurer(Closing):
                     yield result.source
 
         # Building ends before running begins: on a busy machine times mean nothing.
-        built = self.builder.build(sources())
-        for (number, made), object_ in zip(lowered.items(), built):
-            code = object_.data
-            if code is None or len(code) > MOST_CODE_BYTES:
-                outcome = Outcome.LIMIT if code is not None else object_.outcome
-                message = f"{len(code)} bytes of code" if code is not None else object_.message
-                found[number] = Measured(made.candidate, outcome, (), message, object_.ms)
-            else:
-                found[number] = self._run(made, code, object_.ms, bench)
-        return [found[number] for number in range(len(candidates))]
+        built = dict(zip(lowered, self.builder.build(sources())))
+        for number in range(len(candidates)):
+            yield (
+                found[number]
+                if number in found
+                else self._trial(lowered[number], built[number], bench)
+            )
+
+    def _trial(self, made: Lowered, built: Built, bench: Bench) -> Measured:
+        """How a candidate that was lowered ends: not built, too large, or run."""
+        if built.data is None:
+            return Measured(made.candidate, built.outcome, (), built.message, built.ms)
+        if len(built.data) > MOST_CODE_BYTES:
+            message = f"{len(built.data)} bytes of code"
+            return Measured(made.candidate, Outcome.LIMIT, (), message, built.ms)
+        return self._run(made, built.data, built.ms, bench)
 
     def compare(
         self,

@@ -81,11 +81,13 @@ class Scheduler:
     def next(self, rng: np.random.Generator) -> int | None:
         """The number of the task to work on; None when nothing is left that would help.
 
-        Every task gets one round first, in turn.
+        Every task gets one round first, those that should take the most time before the others:
+        a budget may be too small for all.
         """
-        for n, t in enumerate(self.tasks):
-            if not t.exhausted and not t.best:
-                return n
+        untried = [n for n, t in enumerate(self.tasks) if not t.exhausted and not t.best]
+        if untried:
+            uses = self.weights.sum(axis=0)
+            return max(untried, key=lambda n: uses[n] * self.tasks[n].estimate)
         slopes = self.objective.slopes(self.standing())
         open_tasks = [n for n, t in enumerate(self.tasks) if not t.exhausted and slopes[n] > 0]
         if not open_tasks:

@@ -86,6 +86,8 @@ class TaskSearch:
         self.known: dict[Row, Timing] = {}
         self.numbers: dict[Row, int] = {}
         self.outcomes: dict[str, int] = {}
+        self.winner: Row | None = None
+        """What was confirmed after the last round."""
         first = self.space.find(self.default)
         self.seeds: list[Row] = [] if first is None else [first]
         """What is tried before anything else."""
@@ -138,17 +140,18 @@ class TaskSearch:
         if not rows:
             self.progress.exhausted = True
             return 0
+        self.winner = None
         self._measure(rows)
         self.progress.add_round(len(rows), self.best_seconds)
         return len(rows)
 
     def _measure(self, rows: Sequence[Row]) -> None:
-        """Measures, stores, and only then counts what was found."""
+        """Measures; each trial is stored and only then counts, before the next one runs."""
         tools = self.tools
         candidates = [self.space.candidate(r) for r in rows]
-        measured = tools.measurer.measure(self.task, candidates, tools.threads, tools.target)
-        numbers = tools.database.add([self._record(m, r) for m, r in zip(measured, rows)])
-        for row, m, number in zip(rows, measured, numbers):
+        trials = tools.measurer.trials(self.task, candidates, tools.threads, tools.target)
+        for row, m in zip(rows, trials):
+            (number,) = tools.database.add([self._record(m, row)])
             self._note(row, m.samples if m.ok else (), number)
             self.outcomes[m.outcome.value] = self.outcomes.get(m.outcome.value, 0) + 1
 
@@ -165,8 +168,9 @@ class TaskSearch:
     def confirm(self) -> None:
         """Let the winner and the default take turns; the winner counts only if it is faster.
 
-        The best of many noisy times is too good to be true, so those near it are measured once
-        more before; the latest time of each is what counts.
+        The best of many noisy times is too good to be true, and a default that is beaten may have
+        been unlucky, so those near the best and the default are measured once more before; the
+        latest time of each is what counts.
         """
         first = self.space.find(self.default)
         if not self.has_winner or first is None or first not in self.numbers:
@@ -175,8 +179,7 @@ class TaskSearch:
             (r for r in self.known if self.known[r] <= NEAR * self.best_seconds),
             key=lambda r: self.known[r],
         )
-        if len(near) > 1:
-            self._measure(near[:FINALISTS])
+        self._measure(list(dict.fromkeys([first, *near[:FINALISTS]])))
         best = min(self.known, key=lambda r: self.known[r])
         winner = first
         if best != first and best in self.numbers:
@@ -187,13 +190,14 @@ class TaskSearch:
             if result.outcome is Outcome.OK and result.better:
                 winner = best
         self.tools.database.promote(self.numbers[winner])
+        self.winner = winner
 
     def report(self) -> Report:
         target, threads = self.tools.target, self.tools.threads
-        best = min(self.known, key=lambda r: self.known[r], default=None)
+        best = self.winner or min(self.known, key=lambda r: self.known[r], default=None)
         schedule = "" if best is None else str(self.space.candidate(best))
         return Report(
             self.weighted.name, self.weighted.count, self.progress.trials, self.default_seconds,
-            self.best_seconds, dict(self.outcomes), self.task.operations,
-            roofline_seconds(self.task, target, threads), schedule,
+            math.inf if best is None else self.known[best], dict(self.outcomes),
+            self.task.operations, roofline_seconds(self.task, target, threads), schedule,
         )  # fmt: skip
