@@ -8,7 +8,7 @@ import pytest
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS, detect
-from whet.ir.expr import call
+from whet.ir.expr import Expr, call
 from whet.ir.program import Allocate, Loop, Program, Stmt
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
 from whet.schedule.attention import (
@@ -104,6 +104,25 @@ def parallel_loops(program: Program) -> int:
         return 0
 
     return sum(map(count, program.body))
+
+
+@pytest.mark.parametrize("seen", ["another row", "its epilogue"])
+def test_a_product_that_sees_more_than_its_rows_is_another_task(seen: str) -> None:
+    """p p, whose right factor is in all blocks; (p v) + p, whose epilogue has no place for p."""
+    q, v = placeholder((12, 8), f32, "q"), placeholder((12, 12), f32, "v")
+    d, m, n = reduce_axis(8, "d"), reduce_axis(12, "m"), reduce_axis(12, "n")
+    scores = compute((12, 12), lambda i, j: sum_(q[i, d] * q[j, d], d), "scores")
+    total = compute((12, 1), lambda i, _: sum_(scores[i, m], m), "total")
+    p = compute((12, 12), lambda i, j: scores[i, j] / total[i, 0], "p")
+
+    def product(i: Expr, j: Expr) -> Expr:
+        if seen == "its epilogue":
+            return sum_(p[i, n] * v[n, j], n) + p[i, j]
+        return sum_(p[i, n] * p[n, j], n)
+
+    assert find_attention(make_task(compute((12, 12), product, "y"))) is None
+    alone = compute((12, 12), lambda i, j: sum_(p[i, n] * v[n, j], n), "y")
+    assert find_attention(make_task(alone)) is not None
 
 
 def test_a_step_that_has_all_rows_copies_its_own_panels() -> None:

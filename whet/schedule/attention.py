@@ -21,9 +21,8 @@ vectors, a tile may hold `whole` rows of scores, and the stages work on its regi
         tile = left * panel of x                               (whole rows, in registers)
         the row stages on the tile, into y, or into scores for the second product
 
-Where x must be copied
-into panels, all of them are before the steps, or, when a block is all rows, each by the step
-that uses it.
+Where x must be copied into panels, all of them are before the steps, or, when a block is all rows,
+each by the step that uses it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from whet.ir.affine import affine, free_symbols, substitute
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, const
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
 from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
@@ -135,6 +134,8 @@ def find_attention(task: Task) -> Attention | None:
         between = [*found[1:-1], factor]
         if second.depth.extent != first.column.extent or not _at_own_place(factor, first.stage):
             return None
+        if _sees_more_than_its_rows(second):
+            return None
     row_bytes = (first.column.extent + first.depth.extent) * first.reduce.dtype.itemsize
     if MOST_ROWS * row_bytes > SCRATCH_BYTES:
         return None
@@ -186,6 +187,16 @@ def _at_own_place(factor: Compute, scores: Compute) -> bool:
         for e in subexpressions(factor.body)
         if isinstance(e, Read) and e.tensor is scores
     )
+
+
+def _sees_more_than_its_rows(second: Product) -> bool:
+    """True when stages before a product are also its right factor, or part of its epilogue.
+
+    sum(p[l, m] * p[m, d] for m)   needs rows of other blocks
+    """
+    zero = const(0, second.reduce.dtype)
+    epilogue = map_expr(second.body, lambda e: zero if e is second.reduce else None)
+    return any(isinstance(t, Compute) for e in (second.b, epilogue) for t in _tensors(e))
 
 
 def _tensors(body: Expr) -> list[Tensor]:
