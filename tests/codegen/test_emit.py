@@ -9,13 +9,14 @@ import sys
 import numpy as np
 import pytest
 
+from tests.build.guard_pages import GuardedMemory
 from tests.codegen.running import run_native
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
 from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
 from whet.core.errors import NoCodeError
 from whet.core.types import Array
-from whet.ir.expr import Axis, Reduce, Var, as_expr, call, cast, const, reinterpret, select
+from whet.ir.expr import Axis, Expr, Reduce, Var, as_expr, call, cast, const, reinterpret, select
 from whet.ir.interpreter import run
 from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Stmt, Store, While
 
@@ -78,6 +79,22 @@ def test_some_lanes_count(step: int, first: int, checked: bool) -> None:
     program = Program("kernel", (x,), (y,), (zero, some))
     (got,) = run_native(program, [X], checked=checked)
     np.testing.assert_array_equal(got, run(program, (X,))[0])
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("at", [i, as_expr(11) - i, i * 3, i * 2 + 1, n[i], i * i % 7 + i], ids=str)
+def test_what_other_lanes_would_read_is_left_alone(at: Expr, checked: bool) -> None:
+    """Four of sixteen lanes count, and memory ends behind (or begins with) what they read."""
+    zero = Loop(i, as_expr(12), (Store(y, (i,), const(0.0, f32)),), "vector")
+    some = Loop(i, as_expr(16), (If(i < 4, (Store(y, (i,), x[at] + x[0]),)),), "vector")
+    program = Program("kernel", (x, n), (y,), (zero, some))
+    places = np.array([3, 0, 11, 2, *[1 << 40] * 8])
+    (expected,) = run(program, (X, places))
+    for at_end in (True, False):
+        memory = GuardedMemory(at_end=at_end)
+        arrays = [memory.copy(X, x.type), memory.copy(places, n.type)]
+        (got,) = run_native(program, arrays, checked=checked)
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_lanes_that_count_are_neighbours() -> None:
@@ -237,6 +254,7 @@ def test_checked_programs_give_the_same() -> None:
 
 WRONG = """
 import numpy as np
+from tests.build.guard_pages import GuardedMemory
 from tests.codegen.running import run_native
 from tests.codegen.test_emit import X, Loop, Program, Store, as_expr, i, x, y
 body = Loop(i, as_expr(12), (Store(y, (i,), x[i + {shift}]),), "{kind}")

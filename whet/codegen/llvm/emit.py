@@ -178,7 +178,7 @@ class _StatementWriter:
             return
         run = self.values.lanes_where(condition)
         if run is not None and not other:
-            self.in_some_lanes(then, run)
+            self.in_some_lanes(then, condition, run)
             return
         decided = self.values.evaluate(condition)
         require_code(not decided.lanes, "a branch that depends on the lane of a vector")
@@ -188,12 +188,14 @@ class _StatementWriter:
         if negated is not None:
             self.branch(negated, other)
 
-    def in_some_lanes(self, body: Sequence[Stmt], run: range) -> None:
+    def in_some_lanes(self, body: Sequence[Stmt], condition: Expr, run: range) -> None:
         """Stores that take place in some lanes of the vector loop around."""
+        if not run:
+            return
         for stmt in body:
             require_code(isinstance(stmt, Store), "a branch that depends on the lane of a vector")
             assert isinstance(stmt, Store)
-            self.values.store_some(stmt.buffer, stmt.indices, stmt.value, run)
+            self.values.store_some(stmt.buffer, stmt.indices, stmt.value, condition, run)
 
     def branch(self, decided: Operand, body: Sequence[Stmt]) -> None:
         self.function.open_branch()

@@ -12,8 +12,9 @@ from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import require_code
 from whet.core.dtypes import bool_
 from whet.ir.affine import Affine, substitute
-from whet.ir.expr import Binary, Const, Expr, Read, as_expr
+from whet.ir.expr import Binary, Const, Expr, Read, as_expr, const, select
 from whet.ir.program import Buffer
+from whet.ir.tensor import subexpressions
 
 
 class MaskWriter(MemoryWriter):
@@ -98,16 +99,21 @@ class MaskWriter(MemoryWriter):
         return known[key]
 
     def store_some(
-        self, buffer: Buffer, indices: tuple[Expr, ...], value: Expr, run: range
+        self,
+        buffer: Buffer,
+        indices: tuple[Expr, ...],
+        value: Expr,
+        condition: Expr,
+        run: range,
     ) -> None:
-        """A store that takes place in some lanes only."""
+        """A store that takes place in some lanes only, those where the condition holds."""
         require_code(buffer.scope == "memory" and buffer.dtype is not bool_,
                      f"some lanes of {buffer.type} in {buffer.scope}")  # fmt: skip
         step, rest = self.per_lane(self.bindings.address(buffer, indices))
         require_code(rest is not None and step == 1 and self.are_indices(indices),
                      f"some lanes of '{buffer.name}' that are not neighbours")  # fmt: skip
         assert rest is not None
-        stored = self.f.splat(self.evaluate(value), self.lanes)
+        stored = self.f.splat(self.evaluate(self.only_where(condition, value)), self.lanes)
         if self.limits is not None:
             for lane in run:
                 self.check(buffer, self.in_lane(indices, lane))
@@ -118,6 +124,19 @@ class MaskWriter(MemoryWriter):
         size = buffer.dtype.itemsize
         self.f.line(f"call void @{name}({stored}, ptr {pointer}, i32 {size}, {mask})")
         self.forget(buffer)
+
+    def only_where(self, condition: Expr, value: Expr) -> Expr:
+        """The value in lanes where a condition holds, without memory that only others read.
+
+        x[i + lane] * y[i]   ->   select(lane < 3, x[i + lane], 0) * y[i]
+        """
+        read = [e for e in subexpressions(value) if isinstance(e, Read) and self.is_vector(e)]
+        guarded: dict[Expr, Expr] = {
+            e: select(condition, e, const(0, e.dtype))
+            for e in read
+            if isinstance(e.tensor, Buffer) and e.tensor.scope == "memory"
+        }
+        return substitute(value, guarded)
 
     def mask(self, run: range) -> Operand:
         flags = ", ".join(f"i1 {str(n in run).lower()}" for n in range(self.lanes))
