@@ -77,6 +77,14 @@ def test_foreign_lines_are_counted_and_refused(tmp_path: Path) -> None:
         ("samples", [-1.0]),
         ("samples", ["1"]),
         ("at", None),
+        ("at", 10**400),
+        ("build_ms", float("inf")),
+        ("threads", 0),
+        ("threads", 1 << 63),
+        ("seed", -(1 << 70)),
+        ("holes", {"mr": 1 << 64}),
+        ("samples", [10**400]),
+        ("sketch", "\ud800"),
     ],
 )
 def test_damaged_records_are_refused(tmp_path: Path, field: str, value: Any) -> None:

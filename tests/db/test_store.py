@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -40,6 +41,26 @@ def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
         text=True,
         cwd=ROOT,
     )
+
+
+def test_rows_that_mean_nothing_are_damage(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    with Database(path) as database:
+        database.add([record(1), record(2)])
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE record SET holes = 'mr=1' WHERE id = 2")
+        connection.commit()
+    with Database(path) as database:
+        (problem,) = database.problems()
+        assert "candidate 2 of workload 'w0'" in problem
+        with pytest.raises(WhetError, match=r"(?s)WH4101.*candidate 2"):
+            list(database.records())
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    for read_only in (True, False):
+        with pytest.raises(WhetError, match=r"WH4101.*is a folder"):
+            Database(tmp_path, read_only=read_only)
 
 
 def test_records_come_back_as_they_were(path: Path) -> None:

@@ -24,6 +24,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
     A file of an older version is brought up to date, unless it is opened only for reading.
     """
+    check(not path.is_dir(), "WH4101", f"the tuning database '{path}' is a folder",
+          hint="WHET_DB_PATH names a file")  # fmt: skip
     with explained(path):
         if read_only:
             return _connect_to_read(path)

@@ -20,6 +20,8 @@ from whet.db.record import Record, Workload
 from whet.db.store import Database
 
 FORMAT = 1
+_INTEGERS = range(-(1 << 63), 1 << 63)
+"""What the database and arrays can hold."""
 BATCH = 1000
 """Lines per transaction: an interrupted import keeps what it has done."""
 
@@ -114,7 +116,7 @@ def parse_line(line: str) -> Record:
         raise RefusedLine(f"format {fields['whet']!r}, this is whet for format {FORMAT}")
     try:
         return _record(fields)
-    except (KeyError, TypeError, ValueError, WhetError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, WhetError) as error:
         problem = error.message if isinstance(error, WhetError) else _problem(error)
         raise RefusedLine(f"damaged record: {problem}") from None
 
@@ -128,14 +130,16 @@ def _record(fields: Mapping[str, Any]) -> Record:
     holes = _typed(fields, "holes", dict)
     samples = _typed(fields, "samples", list)
     outcome = Outcome(_typed(fields, "outcome", str))
-    if not all(type(v) is int for v in holes.values()):
-        raise ValueError("'holes' are not all integers")
+    if not all(type(v) is int and v in _INTEGERS for v in holes.values()):
+        raise ValueError("'holes' are not all integers of 64 bits")
     if not all(_is_time(s) for s in samples) or (outcome is Outcome.OK) != bool(samples):
         raise ValueError("'samples' do not fit the outcome")
+    # Neither infinite numbers nor halves of characters, which could not be written again.
+    json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
     return Record(
         Workload(*(_typed(workload, name, str) for name in ("key", "class_key", "text"))),
         target_from_json(json.dumps(_typed(fields, "target", dict))),
-        _typed(fields, "threads", int),
+        _positive(fields, "threads"),
         _typed(fields, "sketch", str),
         holes,
         outcome,
@@ -150,6 +154,13 @@ def _record(fields: Mapping[str, Any]) -> Record:
         float(_typed(fields, "at", int, float)),
         _estimate(fields.get("estimate")),
     )
+
+
+def _positive(fields: Mapping[str, Any], name: str) -> int:
+    value: int = _typed(fields, name, int)
+    if value < 1:
+        raise ValueError(f"'{name}' is {value}")
+    return value
 
 
 def _estimate(value: Any) -> float | None:
@@ -167,4 +178,6 @@ def _typed(fields: Mapping[str, Any], name: str, *types: type) -> Any:
     value = fields[name]
     if type(value) not in types:
         raise ValueError(f"'{name}' is a {type(value).__name__}")
+    if int in types and type(value) is int and value not in _INTEGERS:
+        raise ValueError(f"'{name}' is not an integer of 64 bits")
     return value

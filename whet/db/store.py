@@ -11,7 +11,7 @@ from typing import Any
 
 from whet.core.closing import Closing
 from whet.core.digest import digest_text
-from whet.core.errors import fail
+from whet.core.errors import WhetError, fail
 from whet.core.outcomes import Outcome
 from whet.core.target import Target, target_from_json
 from whet.core.version import VERSION
@@ -192,10 +192,18 @@ class Database(Closing):
         return self._records(query, list(given.values()))
 
     def _records(self, query: str, values: Sequence[Any]) -> Iterator[Record]:
+        targets: dict[str, Target] = {}
+        for row in self._rows(query, values):
+            try:
+                made = _record(row, targets)
+            except _DAMAGE as error:
+                fail("WH4101", f"the tuning database '{self.path}' is damaged",
+                     _problem(row, error), hint="whet db doctor lists all")  # fmt: skip
+            yield made
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
         with explained(self.path):
-            targets: dict[str, Target] = {}
-            for row in self._connection.execute(query, values):
-                yield _record(row, targets)
+            yield from self._connection.execute(query, values)
 
     def model(self, target: Target, kind: str) -> bytes | None:
         """The newest learned model of a kind."""
@@ -230,7 +238,17 @@ class Database(Closing):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = self._connection.execute("PRAGMA foreign_key_check").fetchall()
         found = [line for line in found if line != "ok"]
-        return found + [f"row {row} of {table} refers to nothing" for table, row, *_ in dangling]
+        found += [f"row {row} of {table} refers to nothing" for table, row, *_ in dangling]
+        return found or list(self._unreadable())
+
+    def _unreadable(self) -> Iterator[str]:
+        """Rows that SQLite finds sound and that mean nothing."""
+        targets: dict[str, Target] = {}
+        for row in self._rows(f"{_COLUMNS} FROM measurement m {_TABLES} ORDER BY m.id"):
+            try:
+                _record(row, targets)
+            except _DAMAGE as error:
+                yield _problem(row, error)
 
     def _one(self, query: str, values: Sequence[Any] = ()) -> Any:
         with explained(self.path):
@@ -239,6 +257,15 @@ class Database(Closing):
     # ------------------------------------------------------------------------------- closing
     def close(self) -> None:
         self._connection.close()
+
+
+_DAMAGE = (ValueError, TypeError, WhetError)
+"""How a row that was changed from outside shows when it is read."""
+
+
+def _problem(row: Sequence[Any], error: Exception) -> str:
+    why = error.message if isinstance(error, WhetError) else str(error)
+    return f"candidate {row[-1]} of workload '{row[0]}': {why}"
 
 
 def _record(row: Sequence[Any], targets: dict[str, Target]) -> Record:

@@ -85,7 +85,8 @@ class Measurer(Closing):
                     yield result.source
 
         # Building ends before running begins: on a busy machine times mean nothing.
-        built = dict(zip(lowered, self.builder.build(sources())))
+        objects = self.builder.build(sources())
+        built = dict(zip(lowered, objects))
         for number in range(len(candidates)):
             yield (
                 found[number]

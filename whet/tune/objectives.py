@@ -141,6 +141,7 @@ def make_objective(
 
 def _one_each(what: str, figures: Sequence[float], models: int) -> tuple[float, ...]:
     check(len(figures) in (1, models), "WH1002",
-          f"{len(figures)} {what} for {models} models", kind=UsageError)  # fmt: skip
+          f"{len(figures)} {what} for {models} models", hint="one for all models, or one each",
+          kind=UsageError)  # fmt: skip
     check(all(f > 0 for f in figures), "WH1002", f"{what} must be positive", kind=UsageError)
     return tuple(figures) * (models if len(figures) == 1 else 1)
