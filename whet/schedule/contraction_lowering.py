@@ -57,7 +57,7 @@ class _Lowering:
         known: dict[Buffer, Tensor] = {}
         before: tuple[Stmt, ...] = ()
         workspace: tuple[Buffer, ...] = ()
-        in_place = c.b_is_contiguous and (t.width <= c.columns or t.lanes <= c.columns)
+        in_place = c.b_is_contiguous and t.lanes <= c.columns
         if c.b_is_constant or (t.pack_b != BESIDE and (t.pack_b or not in_place)):
             packed = pack_panels(c, t)
             store = Buffer("panels", packed.shape, packed.dtype)

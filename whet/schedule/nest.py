@@ -44,6 +44,11 @@ def start_of(number: Expr, size: int, extent: int) -> Expr:
     return number * size if extent % size == 0 else call("min", number * size, extent - size)
 
 
+def power_of_two_below(n: int) -> int:
+    """The largest power of two that is not above n."""
+    return 1 << (n.bit_length() - 1)
+
+
 def within_count(number: Expr, limit: int, *, exact: bool) -> Expr:
     """A block number that may run over its limit, repeating the last block if so."""
     return number if exact else call("min", number, limit - 1)

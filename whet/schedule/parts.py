@@ -29,6 +29,7 @@ from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
 from whet.ops.base import Numeric
 from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.kernel import Kernel
+from whet.schedule.nest import power_of_two_below
 from whet.schedule.nests import Described, Statement
 from whet.schedule.sketch import Population, Sketch
 from whet.schedule.spatial import Spatial, SpatialTiling, find_spatial, lower_spatial
@@ -71,7 +72,7 @@ class Halves:
     def tiling(self, shared: int) -> SpatialTiling:
         """How the parts are added up: by one thread, or by several."""
         s = self.finish
-        lanes = min(LANES, 1 << (s.columns.bit_length() - 1))
+        lanes = min(LANES, power_of_two_below(s.columns))
         nv = max(1, min(VECTORS, s.columns // lanes))
         rows = 1 if s.pixels is None else s.pixels.extent
         panels = -(-s.columns // (nv * lanes))

@@ -29,6 +29,7 @@ from whet.schedule.nest import (
     arguments_of,
     identity_element,
     loop,
+    power_of_two_below,
     read_buffers,
     split_index,
     start_of,
@@ -167,7 +168,7 @@ class RowWriter:
         variables = {a: Var(f"r{self.count}_{n}") for n, a in enumerate(axes)}
         last = lane_axis(value, axes)
         outer = [a for a in axes if a is not last]
-        lanes = min(self.t.lanes, _power_of_two(last.extent))
+        lanes = min(self.t.lanes, power_of_two_below(last.extent))
         vectors = max(1, min(self.t.vectors, last.extent // lanes))
         acc = Buffer(f"acc{self.count}", (vectors, lanes), value.dtype, scope="register")
         self.scratch.append(acc)
@@ -250,7 +251,7 @@ class RowWriter:
             self.places[stage] = target
             index = (*self.at_row(), *inner)
         value = self.local(body)
-        lanes = min(self.t.lanes, _power_of_two(last.extent))
+        lanes = min(self.t.lanes, power_of_two_below(last.extent))
         vectors = max(1, min(self.t.vectors, last.extent // lanes))
         block = lanes * vectors
         full, rest = divmod(last.extent, block)
@@ -316,11 +317,6 @@ class RowWriter:
             return None
 
         return map_expr(e, change)
-
-
-def _power_of_two(n: int) -> int:
-    """The largest power of two that is not above n."""
-    return 1 << (n.bit_length() - 1)
 
 
 def lane_axis(value: Expr, axes: Sequence[Axis]) -> Axis:

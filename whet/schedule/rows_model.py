@@ -17,6 +17,7 @@ from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Expr, Reduce, elements
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import flatten_accesses
+from whet.schedule.nest import power_of_two_below
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.rows import TOGETHER_BYTES, Rows, lane_axis
 from whet.schedule.sketch import population
@@ -67,7 +68,7 @@ def _rows_together(r: Rows) -> int:
     row = sum(elements_of) * 4 + max([*elements_of, *reduced]) * 4
     if len(r.stages) == 1 or row * 2 > TOGETHER_BYTES:
         return 1
-    return min(MOST_TOGETHER, 1 << ((TOGETHER_BYTES // row).bit_length() - 1))
+    return min(MOST_TOGETHER, power_of_two_below(TOGETHER_BYTES // row))
 
 
 def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) -> Array:
@@ -155,7 +156,7 @@ def _run_cycles(
     chain: float,
 ) -> Array:
     """Cycles for one run along the axis, `chain` between operations on one accumulator."""
-    used = np.minimum(lanes, 1 << (axis.extent.bit_length() - 1))
+    used = np.minimum(lanes, power_of_two_below(axis.extent))
     passes = rates.passes(used, value.dtype.bits)
     load_passes = rates.load_passes(used, value.dtype.bits)
     work = (operations(value, axis) + extra) * passes

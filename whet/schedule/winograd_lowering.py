@@ -12,7 +12,14 @@ from whet.ir.program import Allocate, Buffer, If, Prefetch, Program, Stmt, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
 from whet.schedule.kernel import Kernel
-from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
+from whet.schedule.nest import (
+    arguments_of,
+    loop,
+    power_of_two_below,
+    split_index,
+    start_of,
+    within_count,
+)
 from whet.schedule.phases import Pair
 from whet.schedule.straightline import Registers
 from whet.schedule.tile import RegisterTile
@@ -235,8 +242,3 @@ class _Lowering:
         for n, size in zip(at, self.w.sizes(self.t.m)):
             number = number * size + n
         return as_expr(number)
-
-
-def power_of_two_below(n: int) -> int:
-    """The largest power of two that is not above n."""
-    return 1 << (n.bit_length() - 1)

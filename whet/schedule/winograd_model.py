@@ -19,11 +19,12 @@ from whet.ir.expr import elements
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.contraction import Contraction
 from whet.schedule.model import contraction_costs, lanes_for, sum_blocks
+from whet.schedule.nest import power_of_two_below
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.sketch import population
 from whet.schedule.transforms import Transform, tile_sizes
 from whet.schedule.winograd import Winograd, WinogradTiling
-from whet.schedule.winograd_lowering import plane, power_of_two_below
+from whet.schedule.winograd_lowering import plane
 from whet.schedule.winograd_precision import longest_sum
 from whet.schedule.work import STEP_NS, with_weights
 

@@ -26,6 +26,7 @@ from whet.ir.expr import Axis, Expr, Read, as_expr, elements
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
+from whet.schedule.nest import power_of_two_below
 from whet.schedule.nest_arrays import (
     Level,
     Local,
@@ -43,7 +44,6 @@ from whet.schedule.sketch import Population
 from whet.schedule.tile import cut_of
 from whet.schedule.transforms import Transform
 from whet.schedule.winograd import Winograd
-from whet.schedule.winograd_lowering import power_of_two_below
 
 
 def winograd_nests(
