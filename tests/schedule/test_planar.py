@@ -62,6 +62,32 @@ def test_convolutions(
         check_native(kernel_, task, arrays_for(task), HOST, at_end=at_end)
 
 
+@given(
+    st.integers(1, 20),
+    st.integers(2, 4),
+    st.sampled_from([1, 2]),
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(0, 1000),
+)
+@settings(max_examples=40, deadline=None)
+def test_few_results_of_rows_without_padding(
+    columns: int, kernel: int, stride: int, dilation: int, rest: int, seed: int
+) -> None:
+    """Lanes that have no result read nothing: the image ends where the last window ends."""
+    width = (columns - 1) * stride + (kernel - 1) * dilation + 1 + rest
+    x, w = placeholder((2, width), f32, "x"), placeholder((2, kernel), f32, "w")
+    q = reduce_axis(kernel, "q")
+    value = lambda i, j: sum_(x[i, j * stride + q * dilation] * w[i, q], q)
+    task = make_task(compute((2, columns), value, "y"))
+    form = find_planar(task)
+    assume(form is not None)
+    assert form is not None
+    for tiling in some_candidates(form, HOST, seed, 1):
+        kernel_ = lower_planar(form, tiling, "k")
+        check_native(kernel_, task, arrays_for(task), HOST, at_end=True)
+
+
 @given(SIZES, st.tuples(st.integers(2, 3), st.integers(2, 4)), st.sampled_from([1, 2]), EDGES,
        st.sampled_from([f32, f64]), st.booleans())  # fmt: skip
 @settings(max_examples=25, deadline=None)

@@ -40,8 +40,12 @@ def split_index(index: Expr, axes: Sequence[Axis]) -> dict[Expr, Expr]:
 
 
 def start_of(number: Expr, size: int, extent: int) -> Expr:
-    """Where block `number` of a row starts; the last is moved back to end at the edge."""
-    return number * size if extent % size == 0 else call("min", number * size, extent - size)
+    """Where block `number` of a row starts; the last is moved back to end at the edge.
+
+    A block that is longer than the row is its only one.
+    """
+    moved = extent % size and size < extent
+    return call("min", number * size, extent - size) if moved else number * size
 
 
 def power_of_two_below(n: int) -> int:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from whet.ir.affine import substitute
-from whet.ir.expr import Expr, Read, Reduce, Var, as_expr, binary, elements, select
+from whet.ir.expr import Expr, Read, Reduce, Var, all_of, as_expr, const, elements, select
 from whet.ir.program import Allocate, If, Program, Stmt, Store
 from whet.ir.tensor import subexpressions
 from whet.schedule.access import flat_buffer, map_expr
@@ -137,11 +137,12 @@ class _Tiles:
         here: dict[Expr, Expr] = {**where}
         here.update(taps.items())
         value = make.reduce.value
-        if beside and s.window.outside is not None:
-            column = s.columns.axis * s.columns.step + s.columns.tap
-            inside = binary("and", column >= 0, column < s.image_width)
+        within = self.within(beside)
+        if within:
+            outside = s.window.outside
+            other = const(0, self.form.image.dtype) if outside is None else outside
             masked: dict[Expr, Expr] = {
-                self.form.image: select(inside, self.form.image, s.window.outside)
+                self.form.image: select(all_of(within), self.form.image, other)
             }
             value = map_expr(value, masked.get)
         value = substitute(value, here)
@@ -154,6 +155,17 @@ class _Tiles:
         for axis in reversed(make.reduce.axes):
             made = loop(taps[axis], axis.extent, made, kind="unroll")
         return made
+
+    def within(self, beside: bool) -> list[Expr]:
+        """When a lane reads the image: not beside it, and not for results that there are not."""
+        s = self.form.staged
+        conditions: list[Expr] = []
+        if beside and s.window.outside is not None:
+            column = s.columns.axis * s.columns.step + s.columns.tap
+            conditions += [column >= 0, column < s.image_width]
+        if s.width < self.t.lanes:
+            conditions.append(self.lane < s.width)
+        return conditions
 
     def vectors(self, body: Stmt) -> Stmt:
         lanes = loop(self.lane, self.t.lanes, body, kind="vector")
