@@ -48,7 +48,9 @@ def arguments() -> argparse.ArgumentParser:
     made = parser(__doc__, default_threads=(2,))
     made.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     made.add_argument("--trials", type=int, default=64)
-    made.add_argument("--python", default=sys.executable, help="the interpreter that has TVM")
+    made.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="the interpreter that has TVM"
+    )
     made.add_argument("--cap", type=float, default=1800.0, help="seconds per case for TVM")
     return made
 
@@ -80,7 +82,7 @@ class Tvm(Closing):
     """TVM's process, for all cases: starting it takes longer than tuning a small one."""
 
     def __init__(self, threads: int, given: argparse.Namespace) -> None:
-        self.make = partial(Peer, "tvm", threads, given.cap, given.python)
+        self.make = partial(Peer, "tvm", threads, given.cap, str(given.python))
         self.peer = self.make()
 
     def ready(self) -> Peer:

@@ -120,9 +120,9 @@ def parser(doc: str, default_threads: Sequence[int] = (1, 2)) -> argparse.Argume
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options as JSON."""
+    """The options as JSON; of paths the names alone, since folders differ between machines."""
     given = {k: v for k, v in vars(arguments).items() if k != "json"}
-    return {k: str(v) if isinstance(v, Path) else v for k, v in given.items()}
+    return {k: v.name if isinstance(v, Path) else v for k, v in given.items()}
 
 
 def measured(value: Any) -> Any:
