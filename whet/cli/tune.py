@@ -166,9 +166,12 @@ def live_table(reports: Sequence[Report], status: Status) -> Table:
     rate = status.trials / status.elapsed if status.elapsed else 0.0
     untried = sum(not r.known for r in reports)
     waiting = f", {untried} tasks untried" if untried else ""
-    table = Table(title=f"{status.trials} trials, {rate:.1f} per second, {eta}{waiting}", box=None)
-    for n, name in enumerate(COLUMNS):
-        table.add_column(name, justify="right" if n else "left", no_wrap=True)
+    title = f"{status.trials} trials, {rate:.1f} per second, {eta}{waiting}"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0))
+    # Where the terminal is narrow, names are cut off, and no numbers.
+    table.add_column(COLUMNS[0], overflow="ellipsis")
+    for name in COLUMNS[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
     known = [(r, s) for r, s in zip(reports, shares(reports)) if r.known]
     for r, share in sorted(known, key=lambda pair: -pair[1])[:SHOWN]:
         table.add_row(*_row(r, share))
