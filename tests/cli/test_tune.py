@@ -99,14 +99,28 @@ def test_the_live_table() -> None:
 
 
 def test_narrow_terminals_cut_off_names_and_no_numbers() -> None:
-    report = Report("a_convolution_with_a_long_name", 3, 160, 4.1e-3, 2.1e-3, {"ok": 150}, 4e9, 1e-3)
+    report = Report(
+        "a_convolution_with_a_long_name", 3, 160, 4.1e-3, 2.1e-3, {"ok": 150}, 4e9, 1e-3
+    )
     console = Console(width=80)
     with console.capture() as shown:
         console.print(live_table([report], Status(24, 4.0, 26.0, 12)))
     *_, line = shown.get().splitlines()
     name, *numbers = line.split()
     assert name.startswith("a_conv")
-    assert numbers == ["3", "160", "4100.0", "2100.0", "1.95", "1904.8", "48", "%", "100.0", "%", "0"]
+    assert numbers == [
+        "3",
+        "160",
+        "4100.0",
+        "2100.0",
+        "1.95",
+        "1904.8",
+        "48",
+        "%",
+        "100.0",
+        "%",
+        "0",
+    ]
 
 
 def test_an_interrupt_keeps_everything(records: Path, tmp_path: Path) -> None:

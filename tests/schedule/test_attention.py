@@ -11,13 +11,8 @@ from whet.core.target import PRESETS, detect
 from whet.ir.expr import Expr, call
 from whet.ir.program import Allocate, Loop, Program, Stmt
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
-from whet.schedule.attention import (
-    Attention,
-    AttentionTiling,
-    find_attention,
-    lower_attention,
-    rows_together,
-)
+from whet.schedule.attention import Attention, AttentionTiling, find_attention, rows_together
+from whet.schedule.attention_lowering import lower_attention
 from whet.schedule.attention_model import attention_costs, attention_holes
 from whet.tasks.task import Task
 

@@ -13,7 +13,8 @@ from whet.core.dtypes import f32
 from whet.core.target import detect
 from whet.ir.expr import Expr, call, select
 from whet.ir.tensor import Compute, compute, max_, placeholder, reduce_axis, sum_
-from whet.schedule.attention import AttentionTiling, find_attention, lower_attention
+from whet.schedule.attention import AttentionTiling, find_attention
+from whet.schedule.attention_lowering import lower_attention
 from whet.schedule.nan_rows import may_miss_nan
 from whet.schedule.row_registers import RowVectors, stay_in_registers
 from whet.tasks.task import Task

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from whet.core.target import Target
-from whet.schedule.attention import Attention, AttentionTiling, lower_attention
+from whet.schedule.attention import Attention, AttentionTiling
+from whet.schedule.attention_lowering import lower_attention
 from whet.schedule.nests import Statement, program_nests
 from whet.schedule.sketch import Population
 

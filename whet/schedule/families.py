@@ -11,6 +11,7 @@ from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule import (
     attention,
+    attention_lowering,
     attention_model,
     attention_nest,
     contraction,
@@ -224,7 +225,7 @@ add_sketch(
         attention.AttentionTiling,
         attention_model.attention_holes,
         attention_model.attention_costs,
-        attention.lower_attention,
+        attention_lowering.lower_attention,
         attention_nest.attention_nests,
     )
 )
