@@ -159,6 +159,11 @@ def subexpressions(*roots: Expr) -> Iterator[Expr]:
     return iter(seen)
 
 
+def read_tensors(e: Expr) -> list[Tensor]:
+    """The tensors that an expression reads, one for every read."""
+    return [x.tensor for x in subexpressions(e) if isinstance(x, Read)]
+
+
 def producers(tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensors that this one reads directly, each once, in order of appearance."""
     if not isinstance(tensor, Compute):

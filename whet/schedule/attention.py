@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, as_expr, const
-from whet.ir.tensor import Compute, Tensor, stages, subexpressions
+from whet.ir.tensor import Compute, read_tensors, stages, subexpressions
 from whet.schedule.access import flatten_accesses, map_expr
 from whet.schedule.row_registers import stay_in_registers
 from whet.schedule.rows import TOGETHER_BYTES, Rows, finds_positions
@@ -116,7 +116,7 @@ def find_attention(task: Task) -> Attention | None:
     if len(task.outputs) != 1 or len(found) < 3 or any(map(finds_positions, found)):
         return None
     first = _product(found[0], task)
-    if first is None or any(isinstance(t, Compute) for t in _tensors(found[0].body)):
+    if first is None or any(isinstance(t, Compute) for t in read_tensors(found[0].body)):
         return None
     second = _product(found[-1], task)
     between = found[1:]
@@ -187,11 +187,7 @@ def _sees_more_than_its_rows(second: Product) -> bool:
     """
     zero = const(0, second.reduce.dtype)
     epilogue = map_expr(second.body, lambda e: zero if e is second.reduce else None)
-    return any(isinstance(t, Compute) for e in (second.b, epilogue) for t in _tensors(e))
-
-
-def _tensors(body: Expr) -> list[Tensor]:
-    return [x.tensor for x in subexpressions(body) if isinstance(x, Read)]
+    return any(isinstance(t, Compute) for e in (second.b, epilogue) for t in read_tensors(e))
 
 
 @dataclass(frozen=True)

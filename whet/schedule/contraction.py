@@ -29,7 +29,7 @@ from functools import cached_property
 
 from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elements
-from whet.ir.tensor import Compute, Tensor, subexpressions
+from whet.ir.tensor import Compute, read_tensors, subexpressions
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.nest import split_index
 from whet.schedule.outside import Edge, find_edges
@@ -163,7 +163,9 @@ def find_turned(task: Task) -> Contraction | None:
 
 def _stage_of(task: Task) -> FlatStage | None:
     """The stage of the task, if it has one."""
-    if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
+    if len(task.outputs) != 1 or any(
+        isinstance(t, Compute) for t in read_tensors(task.outputs[0].body)
+    ):
         return None
     return flatten_stage(task.outputs[0], task)
 
@@ -194,10 +196,6 @@ def _along(task: Task, stage: FlatStage, vector: Axis) -> Contraction | None:
     order = sorted(reduce.axes, key=lambda x: -_step(a, x))
     k_axes, k_values, a = _merge_reduced(order, a)
     return Contraction(task, stage, reduce, a, b, vector, m_axes, outer, k_axes, k_values)
-
-
-def _tensors(stage: Compute) -> list[Tensor]:
-    return [x.tensor for x in subexpressions(stage.body) if isinstance(x, Read)]
 
 
 def _step(e: Expr, axis: Axis) -> int:

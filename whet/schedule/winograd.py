@@ -31,7 +31,7 @@ from whet.core.dtypes import f32, i64
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer
-from whet.ir.tensor import Compute, Tensor, subexpressions
+from whet.ir.tensor import Compute, read_tensors, subexpressions
 from whet.schedule.access import address_form, flat_buffer, map_expr
 from whet.schedule.flat import FlatStage, grouped_stage
 from whet.schedule.phases import Pair
@@ -163,7 +163,9 @@ class WinogradTiling:
 
 def find_winograd(task: Task) -> Winograd | None:
     """The task as short windows, or None."""
-    if len(task.outputs) != 1 or any(isinstance(t, Compute) for t in _tensors(task.outputs[0])):
+    if len(task.outputs) != 1 or any(
+        isinstance(t, Compute) for t in read_tensors(task.outputs[0].body)
+    ):
         return None
     stage = grouped_stage(task.outputs[0], task)
     vector = stage.vector
@@ -206,10 +208,6 @@ def find_winograd(task: Task) -> Winograd | None:
         return None
     batch = tuple(s for s in others if s not in paired)
     return Winograd(task, stage, reduce, image, weight, vector, pairs, batch, shifts, depth, group)
-
-
-def _tensors(stage: Compute) -> list[Tensor]:
-    return [x.tensor for x in subexpressions(stage.body) if isinstance(x, Read)]
 
 
 def _is_constant(e: Expr, task: Task) -> bool:
