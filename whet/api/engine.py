@@ -123,7 +123,7 @@ class Native:
             schedules = Schedules(self.target, threads, numerics, records, stored)
             return build(
                 graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
-                schedule=schedules, schedule_key=schedules.key,
+                schedule=schedules, schedule_key=schedules.key, evidence=schedules.faster,
             )  # fmt: skip
 
     def schedules(
@@ -141,8 +141,8 @@ class Native:
             if not records.has_records(self.target, threads):
                 return tuple(stored)
             found = Schedules(self.target, threads, numerics, records, stored)
-            tasks = weighted_tasks([graph], self.target, threads, numerics)
-            return found.used(w.task for w in tasks)
+            tasks = weighted_tasks([graph], self.target, threads, numerics, found.faster)
+            return found.used(w.task for w in tasks if not w.alternative)
 
     def prepare_tuned(
         self,

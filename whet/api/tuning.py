@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from whet.build.plan import Step
+from whet.build.prices import Evidence, no_evidence
 from whet.build.tasks import graph_steps
 from whet.core.config import process_config
 from whet.core.target import Target
@@ -21,10 +24,25 @@ from whet.tune.tuner import Budget, Tuner
 
 
 def weighted_tasks(
-    graphs: Sequence[Graph], target: Target, threads: int, numerics: Numeric
+    graphs: Sequence[Graph],
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    evidence: Evidence = no_evidence,
 ) -> list[WeightedTask]:
-    """The distinct tasks of one or several graphs, with how often each graph has them."""
-    steps = [list(graph_steps(graph, target, threads, numerics)) for graph in graphs]
+    """The distinct tasks of one or several graphs, with how often each graph has them.
+
+    Last come those that would replace others if they turned out to be faster.
+    """
+    pairs = [graph_steps(graph, target, threads, numerics, evidence) for graph in graphs]
+    used = _counted([steps for steps, _ in pairs])
+    keys = {w.task.key for w in used}
+    others = [w for w in _counted([others for _, others in pairs]) if w.task.key not in keys]
+    return [*used, *(replace(w, alternative=True) for w in others)]
+
+
+def _counted(steps: Sequence[Sequence[Step]]) -> list[WeightedTask]:
+    """The distinct tasks of the steps of several graphs."""
     first = {s.key: s for graph in reversed(steps) for s in reversed(graph)}
     counts = [Counter(s.key for s in graph) for graph in steps]
     order = dict.fromkeys(s.key for graph in steps for s in graph)

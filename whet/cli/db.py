@@ -157,7 +157,8 @@ def explain_command(
         found: list[dict[str, Any]] = [
             {"task": w.name, "count": w.count, "key": w.task.key}
             | _explain(w.task, schedules, database)
-            for w in weighted_tasks([compiled.graph], engine.target, count, kind)
+            for w in weighted_tasks([compiled.graph], engine.target, count, kind, schedules.faster)
+            if not w.alternative
         ]
     times = [t["count"] * t["microseconds"] for t in found]
     for t, microseconds in zip(found, times):
