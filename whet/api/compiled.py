@@ -35,13 +35,17 @@ class CompiledModel:
         first: Program,
         programs: Programs,
         *,
-        engine: str,
         target: str,
         numerics: str,
         schedules: Callable[[Graph], tuple[StoredSchedule, ...]] = lambda graph: (),
     ) -> None:
-        self.engine, self.target, self.numerics = engine, target, numerics
+        self.target, self.numerics = target, numerics
         self._first, self._programs, self._schedules = first, programs, schedules
+
+    @property
+    def engine(self) -> str:
+        """What runs the model: `native`, or `interpreter`, and then `describe` says why."""
+        return self._first.executable.engine
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

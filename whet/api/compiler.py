@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
-from whet.api.engine import Engine, Native, default_engine
+from whet.api.engine import (
+    Engine,
+    Interpreter,
+    Native,
+    default_engine,
+    describe_options,
+    prepare_or_interpret,
+)
+from whet.api.failures import (
+    describe_failure,
+    internal_error,
+    is_unforeseen,
+    keep_report,
+    python_warning,
+    report_hint,
+)
 from whet.api.originals import (
     GetGraph,
     collect_released,
@@ -45,22 +60,44 @@ class Options:
     threads: int
     numerics: Numeric
     note: Note
+    warn: Note
+    """Receives what nobody may overlook."""
     budget: float = 0.0
     """Seconds to search for faster kernels."""
     watch: Watch | None = None
 
+    def optimize(self, graph: Graph) -> Graph:
+        """The graph after all passes, or as it is where a pass fails."""
+        try:
+            return optimize(graph, numerics=self.numerics)
+        except Exception as error:
+            if not is_unforeseen(error):
+                raise
+            report = keep_report(error, graph, self._described())
+            failure = describe_failure(error)
+        self.warn(f"whet failed to simplify the model, which runs as it is ({failure}); "
+                  f"{report_hint(report)}")  # fmt: skip
+        return graph
+
     def prepare(self, graph: Graph) -> Executable:
+        described = self._described()
+        return prepare_or_interpret(lambda: self._prepare(graph), graph, described, self.warn)
+
+    def _described(self) -> dict[str, Any]:
+        return describe_options(self.engine, self.threads, self.numerics)
+
+    def _prepare(self, graph: Graph) -> Executable:
         if self.budget and isinstance(self.engine, Native):
             return self.engine.prepare_tuned(
-                graph, self.threads, self.numerics, self.budget, self.watch
+                graph, self.threads, self.numerics, self.budget, self.watch, self.note
             )
-        return self.engine.prepare(graph, self.threads, self.numerics)
+        return self.engine.prepare(graph, self.threads, self.numerics, note=self.note)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
         """What was searched for and is used for the graph."""
         if not isinstance(self.engine, Native):
             return ()
-        return self.engine.schedules(graph, self.threads, self.numerics)
+        return self.engine.schedules(graph, self.threads, self.numerics, note=self.note)
 
 
 def compile(
@@ -90,10 +127,11 @@ def compile(
           kind=UsageError)  # fmt: skip
     check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
           hint="real or exact", kind=UsageError)  # fmt: skip
-    note = note or logging.getLogger("whet").warning
+    warn, note = note or python_warning, note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
     seconds = parse_budget(budget)
-    options = Options(default_engine(note), thread_count(threads), kind, note, seconds, watch)
+    engine, count = default_engine(note), thread_count(threads)
+    options = Options(engine, count, kind, note, warn, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, inputs or {}, options)
@@ -113,14 +151,13 @@ def compile(
         if first.rest is not None:
             note("shapes depend on data: part of the model is compiled while it runs")
     programs.made.append(first)
-    if options.engine.name == "interpreter":
-        note("no native code generator is installed: the model runs in the interpreter")
+    if isinstance(engine, Interpreter):
+        warn(f"{engine.reason}: the model runs in the interpreter, slowly")
         if seconds:
             note("the budget is not used: only native code can be tuned")
     return CompiledModel(
-        first, programs, engine=options.engine.name, target=target, numerics=numerics,
-        schedules=options.schedules,
-    )  # fmt: skip
+        first, programs, target=target, numerics=numerics, schedules=options.schedules
+    )
 
 
 def _example(value: Any, name: str) -> Any:
@@ -148,7 +185,7 @@ def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> 
               f"input '{name}' of shape {list(shape)} does not fit the graph",
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
-    optimized = optimize(graph, numerics=options.numerics)
+    optimized = options.optimize(graph)
     return Program(signature, held(optimized), options.prepare(optimized))
 
 
@@ -170,7 +207,7 @@ def imported_program(
             "the rest of the model",
         )
     signature = imported_signature(imported)
-    graph = optimize(imported.graph, numerics=options.numerics)
+    graph = options.optimize(imported.graph)
     return Program(signature, keep(graph), options.prepare(graph), rest)
 
 
@@ -200,7 +237,13 @@ class _Source:
             self._changed()
         # As the user wrote it, for messages, unless the working directory has changed.
         moved = self.path is not None and Path(self.model).absolute() != self.path
-        return import_model(self.path if moved else self.model, inputs=inputs, note=note)
+        try:
+            return import_model(self.path if moved else self.model, inputs=inputs, note=note)
+        except Exception as error:
+            if not is_unforeseen(error):
+                raise
+            what = {"model": str(self.path or type(self.model).__name__), "inputs": str(inputs)}
+            raise internal_error(error, "the model was read", what) from error
 
     def program(self, inputs: Mapping[str, Any], options: Options) -> Program:
         """The model compiled for these inputs; native code holds no weights but its own."""
@@ -211,7 +254,7 @@ class _Source:
 
         def again() -> Graph:
             graph = self.importing(lasting, lambda message: None).graph
-            return optimize(graph, numerics=options.numerics)
+            return options.optimize(graph)
 
         large = is_large(imported.graph)
         program = imported_program(

@@ -8,16 +8,18 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from whet.api.failures import describe_failure, is_unforeseen, keep_report, report_hint
 from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.errors import UsageError
+from whet.core.errors import RecordsError, UsageError
 from whet.core.target import Target, find_target
 from whet.core.types import Array
 from whet.graph.graph import Graph
@@ -27,6 +29,7 @@ from whet.runtime.executable import Executable, own_results
 from whet.runtime.schedules import StoredSchedule
 
 if TYPE_CHECKING:
+    from whet.db.store import Database
     from whet.tune.report import Watch
 
 
@@ -43,11 +46,12 @@ class Engine(Protocol):
         threads: int,
         numerics: Numeric = "real",
         stored: Sequence[StoredSchedule] = (),
+        note: Note | None = None,
     ) -> Executable:
         """The graph as a callable that uses at most `threads` threads.
 
         `numerics="exact"` allows no algorithm that is equal only over the reals; `stored` are
-        schedules that came with the model.
+        schedules that came with the model; `note` is told what could have gone better.
         """
 
 
@@ -58,6 +62,8 @@ class Interpreter:
     The number of threads is NumPy's own affair (its BLAS reads it from the environment).
     """
 
+    reason: str = ""
+    """Why graphs are not run as native code."""
     name: ClassVar[str] = "interpreter"
 
     def prepare(
@@ -66,13 +72,16 @@ class Interpreter:
         threads: int,
         numerics: Numeric = "real",
         stored: Sequence[StoredSchedule] = (),
+        note: Note | None = None,
     ) -> Executable:
-        return _Interpreted(graph)
+        return _Interpreted(graph, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Interpreted:
     graph: Graph
+    reason: str
+    engine: ClassVar[str] = Interpreter.name
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
@@ -85,7 +94,7 @@ class _Interpreted:
         return tuple(out)
 
     def describe(self) -> list[str]:
-        return ["not native: all operators run in the interpreter"]
+        return ["not native: all operators run in the interpreter", *self.reason.splitlines()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,45 +113,65 @@ class Native:
         threads: int,
         numerics: Numeric = "real",
         stored: Sequence[StoredSchedule] = (),
+        note: Note | None = None,
     ) -> Executable:
         """The graph with the best kernels known: those that came with it, else those that were
         searched for here, if any."""
+        try:
+            with _known_records() as records:
+                made = self._build(graph, threads, numerics, stored, records)
+        except RecordsError as error:
+            tell_once(note, f"tuning records are not used: {error.message}")
+            made = self._build(graph, threads, numerics, stored, None)
+        if self.cache.problem:
+            tell_once(note, f"nothing is kept between runs: {self.cache.problem}; set "
+                      "WHET_CACHE_DIR to a folder of your own")  # fmt: skip
+        return made
+
+    def _build(
+        self,
+        graph: Graph,
+        threads: int,
+        numerics: Numeric,
+        stored: Sequence[StoredSchedule],
+        records: Database | None,
+    ) -> Executable:
         from whet.build.native import build  # loads LLVM: only when needed
 
-        path = process_config().db.path
-        if not stored and not path.exists():
+        if not stored and records is None:
             return build(
                 graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked
             )
-        from whet.db.store import Database
         from whet.tune.schedule import Schedules
 
-        with contextlib.ExitStack() as stack:
-            # Opening it brings a database of an older version up to date.
-            records = stack.enter_context(Database(path)) if path.exists() else None
-            schedules = Schedules(self.target, threads, numerics, records, stored)
-            return build(
-                graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
-                schedule=schedules, schedule_key=schedules.key,
-            )  # fmt: skip
+        schedules = Schedules(self.target, threads, numerics, records, stored)
+        return build(
+            graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
+            schedule=schedules, schedule_key=schedules.key,
+        )  # fmt: skip
 
     def schedules(
-        self, graph: Graph, threads: int, numerics: Numeric, stored: Sequence[StoredSchedule] = ()
+        self,
+        graph: Graph,
+        threads: int,
+        numerics: Numeric,
+        stored: Sequence[StoredSchedule] = (),
+        note: Note | None = None,
     ) -> tuple[StoredSchedule, ...]:
         """The schedules that `prepare` uses beside those of the analytic model."""
-        path = process_config().db.path
-        if not path.exists():
-            return tuple(stored)
-        from whet.api.tuning import weighted_tasks
-        from whet.db.store import Database
-        from whet.tune.schedule import Schedules
+        try:
+            with _known_records() as records:
+                if records is None or not records.has_records(self.target, threads):
+                    return tuple(stored)
+                from whet.api.tuning import weighted_tasks
+                from whet.tune.schedule import Schedules
 
-        with Database(path) as records:
-            if not records.has_records(self.target, threads):
-                return tuple(stored)
-            found = Schedules(self.target, threads, numerics, records, stored)
-            tasks = weighted_tasks([graph], self.target, threads, numerics)
-            return found.used(w.task for w in tasks)
+                found = Schedules(self.target, threads, numerics, records, stored)
+                tasks = weighted_tasks([graph], self.target, threads, numerics)
+                return found.used(w.task for w in tasks)
+        except RecordsError as error:
+            tell_once(note, f"tuning records are not used: {error.message}")
+            return tuple(stored)
 
     def prepare_tuned(
         self,
@@ -151,20 +180,76 @@ class Native:
         numerics: Numeric,
         seconds: float,
         watch: Watch | None = None,
+        note: Note | None = None,
     ) -> Executable:
         """The graph with kernels that were searched for during the given time."""
         from whet.api.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
         tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics, watch=watch)
-        return self.prepare(graph, threads, numerics)
+        return self.prepare(graph, threads, numerics, note=note)
+
+
+@contextlib.contextmanager
+def _known_records() -> Iterator[Database | None]:
+    """The tuning database, if there is one; opening it brings an older one up to date."""
+    path = process_config().db.path
+    if path is None or not _may_exist(path):
+        yield None
+        return
+    from whet.db.store import Database
+
+    with Database(path) as records:
+        yield records
+
+
+def _may_exist(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return True  # nobody lets us look: opening it says why
+
+
+# ------------------------------------------------------------------------------- going on anyway
+def prepare_or_interpret(
+    prepare: Callable[[], Executable], graph: Graph, options: Mapping[str, Any], warn: Note
+) -> Executable:
+    """What `prepare` gives, or the graph in the interpreter where whet itself fails.
+
+    Slow is better than nothing, but never in silence: there is a warning and a report, and
+    `describe` says so too.
+    """
+    try:
+        return prepare()
+    except Exception as error:
+        if not is_unforeseen(error):
+            raise
+        failure, report = describe_failure(error), keep_report(error, graph, options)
+    warn(f"whet failed to compile the model, which runs in the interpreter, slowly ({failure}); "
+         f"{report_hint(report)}")  # fmt: skip
+    reason = f"because whet failed to compile them: {failure}\n{report_hint(report)}"
+    return Interpreter(reason).prepare(graph, 1)
+
+
+def describe_options(engine: Engine, threads: int, numerics: Numeric) -> dict[str, Any]:
+    """What a report says about how a model was to be compiled."""
+    target = engine.target.to_json() if isinstance(engine, Native) else None
+    return {"engine": engine.name, "threads": threads, "numerics": numerics, "target": target}
 
 
 class _Process:
-    """What this process has found."""
+    """What this process has found, and said."""
 
     lock = threading.Lock()
     engine: Engine | None = None
+    told: set[str] = set()
+
+
+def tell_once(note: Note | None, message: str) -> None:
+    """Passes on a message about this process's surroundings, which do not change."""
+    if note is not None and message not in _Process.told:
+        _Process.told.add(message)
+        note(message)
 
 
 def default_engine(note: Note | None = None) -> Engine:
@@ -180,13 +265,13 @@ def default_engine(note: Note | None = None) -> Engine:
 
 def _best_engine(note: Note | None) -> Engine:
     if importlib.util.find_spec("llvmlite") is None:
-        return Interpreter()
+        return Interpreter("llvmlite, which generates native code, is not installed")
     config = process_config()
     cache = FileCache(config.cache)
     try:
         target = find_target("cpu", cache)
-    except UsageError:  # a processor that code generation does not know
-        return Interpreter()
+    except UsageError as error:  # a processor that code generation does not know
+        return Interpreter(error.message)
     if not config.calibrate:
         target = replace(target, calibration={})
     elif not target.is_calibrated:

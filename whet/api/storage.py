@@ -9,7 +9,14 @@ from typing import NoReturn
 
 from whet.api.compiled import CompiledModel
 from whet.api.compiler import thread_count
-from whet.api.engine import Native, default_engine
+from whet.api.engine import (
+    Interpreter,
+    Native,
+    default_engine,
+    describe_options,
+    prepare_or_interpret,
+)
+from whet.api.failures import python_warning
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
@@ -32,11 +39,18 @@ def load(
     """
     artifact = read_artifact(path)
     graph = _checked_graph(artifact)
-    note = note or logging.getLogger("whet").warning
+    warn, note = note or python_warning, note or logging.getLogger("whet").warning
     engine = default_engine(note)
+    if isinstance(engine, Interpreter):
+        warn(f"{engine.reason}: the model runs in the interpreter, slowly")
     numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
     count, stored = thread_count(threads), artifact.schedules
-    executable = engine.prepare(graph, count, numerics, stored)
+    executable = prepare_or_interpret(
+        lambda: engine.prepare(graph, count, numerics, stored, note),
+        graph,
+        describe_options(engine, count, numerics),
+        warn,
+    )
     source = Path(path).absolute()
 
     def again() -> Graph:
@@ -48,7 +62,7 @@ def load(
     def schedules(graph: Graph) -> tuple[StoredSchedule, ...]:
         if not isinstance(engine, Native):
             return stored
-        return engine.schedules(graph, count, numerics, stored)
+        return engine.schedules(graph, count, numerics, stored, note)
 
     released = isinstance(engine, Native)
     get_graph = made_again(graph, again, changed) if released else held(graph)
@@ -58,7 +72,6 @@ def load(
     compiled = CompiledModel(
         program,
         programs,
-        engine=engine.name,
         target=artifact.target,
         numerics=artifact.numerics,
         schedules=schedules,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from whet.build.tasks import graph_steps
-from whet.core.config import process_config
 from whet.core.target import Target
+from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
@@ -76,7 +76,8 @@ def tune_tasks(
     """The same for tasks that are known already."""
     from whet.measure.measurer import Measurer  # starts processes: only when needed
 
-    with Database(database or process_config().db.path) as records, Measurer() as measurer:
+    path = records_path(database)
+    with Database(path, to_write=True) as records, Measurer() as measurer:
         tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics, **options)
         tuner.run(budget, watch)
         return tuner.reports()

@@ -73,13 +73,8 @@ class Context:
         # Zeroed once: borders that no other value's memory covers are never written again.
         self.memory = aligned_zeros(image.arena_bytes)
         self.status = ctypes.c_int64()
-        base = {
-            "arena": address_of(self.memory),
-            "constant": address_of(image.constants),
-            "status": ctypes.addressof(self.status),
-        }
         # Addresses of the caller's arrays are filled in by the entry point at each call.
-        entries = [base[s.kind] + s.at if s.kind in base else 0 for s in image.slots]
+        entries = image.addresses(address_of(self.memory), ctypes.addressof(self.status))
         self.table = (ctypes.c_uint64 * max(len(entries), 1))(*entries)
         self.pointers = (ctypes.c_uint64 * max(segment.pointer_count, 1))()
         self.table_address = ctypes.addressof(self.table)
