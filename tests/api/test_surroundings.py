@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pwd
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +16,6 @@ import onnx
 import pytest
 
 import whet
-from whet.api import engine
 from whet.api.tuning import tune_graphs
 from whet.core.errors import RecordsError, WhetWarning
 from whet.core.target import detect
@@ -23,6 +25,13 @@ from whet.tune.tuner import Budget
 Configured = Callable[..., None]
 
 SHAPES = {"x": (2, 4), "w": (4, 3)}
+
+
+@pytest.fixture
+def model_file(linear: onnx.ModelProto, tmp_path: Path) -> Path:
+    path = tmp_path / "linear.onnx"
+    path.write_bytes(linear.SerializeToString())
+    return path
 
 
 def check_native(model: onnx.ModelProto, notes: list[str]) -> whet.CompiledModel:
@@ -158,7 +167,7 @@ def test_the_interpreter_says_why_it_runs(
 ) -> None:
     whet.compile(linear, SHAPES).save(tmp_path / "linear.whet")
     configured()
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     said = "llvmlite, which generates native code, is not installed: the model runs in the interp"
     with pytest.warns(WhetWarning, match=said):
         f = whet.compile(linear, SHAPES)
@@ -166,3 +175,52 @@ def test_the_interpreter_says_why_it_runs(
         loaded = whet.load(tmp_path / "linear.whet")
     assert f.engine == loaded.engine == "interpreter"
     assert "llvmlite, which generates native code, is not installed" in f.describe()
+
+
+def test_a_library_that_does_not_fit_into_memory(
+    configured: Configured, linear: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> None:
+        try:
+            raise OSError("libllvmlite.so: failed to map segment from shared object")
+        except OSError as error:
+            raise OSError("Could not find/load shared object file\nand more") from error
+
+    configured()
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.warns(WhetWarning, match=r"cannot be loaded \(libllvmlite.so: failed to map segm"):
+        f = whet.compile(linear, SHAPES)
+    assert f.engine == "interpreter"
+
+
+def test_a_machine_that_cannot_be_measured_for_lack_of_memory(
+    configured: Configured,
+    linear: onnx.ModelProto,
+    notes: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("whet.build.calibrate.calibrate", fail)
+    configured(CALIBRATE=1, CACHE_DIR=tmp_path / "cache")
+    check_native(linear, notes)
+    assert notes[-1] == "not enough memory to measure this machine: a typical one is assumed"
+
+
+def test_little_address_space_is_no_bug(model_file: Path, tmp_path: Path) -> None:
+    """Under a limit that Python can live with, whet runs, or says that memory is short."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2); "
+        "from whet.cli.main import main; main(['run', sys.argv[2], '-i', 'x=2000x4'])"
+    )
+    environment = os.environ | {"WHET_CACHE_DIR": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
+    for megabytes in (300, 600):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(megabytes << 20), str(model_file)],
+            capture_output=True, text=True, env=environment,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stderr
+        assert "internal error" not in done.stderr
+        assert done.returncode == 0 or "error WH1005" in done.stderr

@@ -6,7 +6,7 @@ Native code where it can be generated; the interpreter is the engine that is alw
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -264,8 +264,13 @@ def default_engine(note: Note | None = None) -> Engine:
 
 
 def _best_engine(note: Note | None) -> Engine:
-    if importlib.util.find_spec("llvmlite") is None:
+    try:
+        importlib.import_module("llvmlite.binding")
+    except ImportError:
         return Interpreter("llvmlite, which generates native code, is not installed")
+    except OSError as error:  # its library: not enough memory, or a damaged installation
+        why = str(error.__cause__ or error.__context__ or error).partition("\n")[0]
+        return Interpreter(f"llvmlite, which generates native code, cannot be loaded ({why})")
     config = process_config()
     cache = FileCache(config.cache)
     try:
@@ -277,5 +282,9 @@ def _best_engine(note: Note | None) -> Engine:
     elif not target.is_calibrated:
         from whet.build.calibrate import calibrated_target  # loads LLVM: only when needed
 
-        target = calibrated_target(target, cache, note)
+        try:
+            target = calibrated_target(target, cache, note)
+        except MemoryError:
+            if note is not None:
+                note("not enough memory to measure this machine: a typical one is assumed")
     return Native(target, cache, config.check_accesses)

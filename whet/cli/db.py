@@ -34,7 +34,8 @@ from whet.tasks.task import Task
 if TYPE_CHECKING:
     from whet.tune.schedule import Schedules
 
-db_app = typer.Typer(help="Show, carry and check what tuning has found out.", no_args_is_help=True)
+db_app = typer.Typer(help="Show, carry and check what tuning has found out.", no_args_is_help=True,
+                     add_completion=False)  # fmt: skip
 
 DatabaseOption = Annotated[
     Path | None,

@@ -18,7 +18,7 @@ CODES: dict[str, str] = {
     "WH1005": "There is not enough memory.",
     "WH1006": "Ray could not be started or reached.",
     "WH1007": "Something in whet failed in a way that nobody foresaw; a report says where.",
-    "WH1008": "An optional part of whet is not installed.",
+    "WH1008": "A package that this needs is not installed or cannot be loaded.",
     # WH11: operators and their types
     "WH1101": "An operator was given the wrong number of inputs.",
     "WH1102": "The shapes of an operator's inputs do not fit together.",
