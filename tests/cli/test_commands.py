@@ -18,6 +18,8 @@ import onnx.parser
 import onnxruntime
 import pytest
 
+from whet import compile as compile_model
+
 Whet = Callable[..., Any]
 
 
@@ -97,14 +99,62 @@ def test_bench_takes_turns_and_reports_spread(whet: Whet, model: Path) -> None:
     for row in (own, other):
         low, high = row["median_ms_interval"]
         assert 0 < low <= high
-        assert 0 < row["median_ms"] <= row["p90_ms"]
+        assert 0 < row["median_ms"] <= row["p90_ms"] <= row["p99_ms"]
         assert row["calls"] >= 10
     low, high = other["ratio_interval"]
     assert low <= other["ratio_to_whet"] <= high
     assert other["error_of_range"] < 1e-5
     shown = whet("bench", model, "--seconds", "0.1", "--against", "none").stdout
     assert "median ms" in shown
+    assert "p99 ms" in shown
     assert "mean" not in shown
+
+
+@pytest.fixture(scope="session")
+def stored(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of the model for three rows."""
+    path = tmp_path_factory.mktemp("stored") / "m.whet"
+    compile_model(model, {"x": (3, 8)}, note=lambda message: None).save(path)
+    return path
+
+
+def test_artifacts_are_timed_and_checked_like_models(whet: Whet, stored: Path) -> None:
+    done = whet("bench", stored, "--seconds", "0.05", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [r["runtime"] for r in json.loads(done.stdout)["runtimes"]] == ["whet"]
+    done = whet("check", stored, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [o["output"] for o in document["outputs"]] == ["y", "best"]
+    assert 0 < document["outputs"][0]["of_range"] < 1e-5
+    assert whet("check", stored, "--max-error", "0", "-q").returncode == 6
+    assert whet("run", stored, "-i", "x=3x8", "-q").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("run", "-i", "x:=5"), "input 'x' of the artifact is f32[3, 8], not of shape scalar"),
+        (("run", "-i", "image=3x8"), "the artifact has no input 'image'"),
+        (("inspect", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("check", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("bench", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("inspect", "--numerics", "exact"), "was compiled with --numerics real"),
+        (("check", "--against", "onnxruntime"), "other runtimes cannot read an artifact"),
+        (("bench", "--against", "openvino"), "other runtimes cannot read an artifact"),
+        (("bench", "--budget", "1s"), "an artifact is timed as it is"),
+    ],
+)
+def test_what_an_artifact_cannot_do_is_not_ignored(
+    whet: Whet, stored: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    command, *rest = arguments
+    done = whet(command, stored, *rest)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error WH3007 ")
+    assert message in done.stderr
+    assert done.stdout == ""
 
 
 def test_bench_names_a_missing_runtime(

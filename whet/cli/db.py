@@ -136,7 +136,7 @@ def explain_command(
     model: ModelOrArtifact,
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     db: DatabaseOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,

@@ -45,7 +45,7 @@ def inspect_command(
     ] = None,
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:

@@ -29,6 +29,8 @@ from whet.cli.console import Reporter, finite
 from whet.cli.interrupts import heard
 from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
+from whet.db.place import records_path
+from whet.db.store import Database
 from whet.tune.objectives import OBJECTIVES, make_objective
 from whet.tune.policies import POLICIES
 from whet.tune.report import Report, Status, Watch, shares
@@ -73,7 +75,7 @@ def tune_command(
     ] = "default",
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -90,6 +92,8 @@ def tune_command(
     )  # fmt: skip
     check(policy in POLICIES, "WH1002", f"there is no policy '{policy}'",
           hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
+    with Database(records_path(), to_write=True):
+        pass  # what cannot be kept is not worth an hour of search
     inputs = parse_inputs(input)
     opened = [open_model(m, inputs, reporter, threads=threads, numerics=numerics) for m in models]
     exact = any(m.numerics == "exact" for m in opened)  # artifacts have their own

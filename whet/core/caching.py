@@ -103,6 +103,11 @@ class FileCache:
         return self.config.megabytes * 1_000_000
 
     @property
+    def keeps(self) -> bool:
+        """Whether what is put into it is found again, as far as is known."""
+        return self.config.enabled and self.problem is None
+
+    @property
     def problem(self) -> str | None:
         """Why nothing can be kept, or something could not be; None if all is well."""
         if not self.config.enabled:
