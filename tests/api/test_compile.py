@@ -84,9 +84,42 @@ def test_out_receives_the_results(linear: onnx.ModelProto, notes: list[str]) -> 
     assert got[0] is out[0]
     assert got[1] is out[1]
     np.testing.assert_allclose(out[0], X @ W, rtol=1e-6)
-    for bad in (out[0], (out[0], np.empty((2, 3)))):
-        with pytest.raises(UsageError, match="'out' must be"):
-            f(X, W, out=bad)
+
+
+def test_out_that_results_cannot_be_written_to(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, {"x": (2, 4)}, note=notes.append)
+    o = np.empty((2, 3), np.float32)
+    both = np.empty((3, 3), np.float32)
+    frozen = np.empty((2, 3), np.float32)
+    frozen.flags.writeable = False
+    repeated = np.lib.stride_tricks.as_strided(np.empty(3, np.float32), (2, 3), (0, 4))
+    for bad, message in (
+        (o, "'out' has 1 arrays and the model 2 outputs"),
+        ((o, np.empty((2, 3))), r"'out' of 'z' must be f32\[2, 3\], got f64\[2, 3\]"),
+        ((o, [1]), "'out' of 'z' must be a NumPy array, got list"),
+        ((o, frozen), "'out' of 'z' is read-only"),
+        ((o, o), "arrays in 'out' share memory"),
+        ((both[:2], both[1:]), "arrays in 'out' share memory"),
+        ((o, o[:, ::-1]), "arrays in 'out' share memory"),
+        ((o, repeated), "arrays in 'out' share memory"),
+        (5, "'out' must be an array or a sequence of arrays, got int"),
+        ("yz", "'out' must be an array or a sequence of arrays, got str"),
+    ):
+        for call in (lambda: f(X, W, out=bad), lambda: f(x=X, w=W, out=bad)):  # noqa: B023
+            with pytest.raises(UsageError, match=message):
+                call()
+
+
+def test_out_may_be_interleaved(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, {"x": (2, 4)}, note=notes.append)
+    room = np.empty((2, 6), np.float32)
+    out = [room[:, ::2], room[:, 1::2]]
+    f(X, W, out=out)
+    np.testing.assert_allclose(room[:, ::2], X @ W, rtol=1e-6)
+    np.testing.assert_allclose(room[:, 1::2], np.maximum(X @ W, 0), rtol=1e-6)
+    turned = [np.empty((3, 2), np.float32).T for _ in range(2)]
+    f(X, W, out=turned)
+    np.testing.assert_allclose(turned[0], X @ W, rtol=1e-6)
 
 
 def test_results_belong_to_the_caller(notes: list[str]) -> None:

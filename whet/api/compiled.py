@@ -129,14 +129,13 @@ class CompiledModel:
 
 def _targets(program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
     """The arrays to write to, checked against the outputs."""
-    given = (out,) if isinstance(out, np.ndarray) else tuple(out)
-    if not program.can_write(given):
-        known = program.target_types is not None
-        problem = (
-            "'out' must be writable arrays of the types of the outputs"
-            if known
-            else "'out' needs outputs of known shape"
-        )
+    if isinstance(out, np.ndarray):
+        out = (out,)
+    if not isinstance(out, (list, tuple)):
+        fail("WH3003", f"'out' must be an array or a sequence of arrays, got {type(out).__name__}",
+             kind=UsageError)  # fmt: skip
+    if not program.can_write(out):
         expected = ", ".join(map(str, program.signature.outputs))
-        fail("WH3003", problem, hint=expected, kind=UsageError)
-    return given
+        fail("WH3003", program.why_not_writable(out), hint=f"the outputs are {expected}",
+             kind=UsageError)  # fmt: skip
+    return out

@@ -12,7 +12,8 @@ import numpy as np
 
 from whet.api.originals import GetGraph
 from whet.core.errors import UsageError, WhetError, fail
-from whet.core.types import Array, Shape
+from whet.core.types import Array, Shape, type_of
+from whet.runtime.arrays import overlapping
 from whet.runtime.executable import Executable
 from whet.runtime.ports import Misfit
 from whet.runtime.signature import Signature
@@ -80,7 +81,23 @@ class Program:
                 return False
             if not array.flags.writeable:
                 return False
-        return True
+        return not overlapping(arrays)
+
+    def why_not_writable(self, arrays: Sequence[Any]) -> str:
+        """What keeps the results from being written to these arrays."""
+        specs = self.signature.outputs
+        if self.target_types is None:
+            return "'out' needs outputs of known shape"
+        if len(specs) != len(arrays):
+            return f"'out' has {len(arrays)} arrays and the model {len(specs)} outputs"
+        for array, spec in zip(arrays, specs):
+            if not isinstance(array, np.ndarray):
+                return f"'out' of '{spec.name}' must be a NumPy array, got {type(array).__name__}"
+            if array.dtype != spec.dtype.numpy or array.shape != spec.shape:
+                return f"'out' of '{spec.name}' must be {spec.type_text}, got {type_of(array)}"
+            if not array.flags.writeable:
+                return f"'out' of '{spec.name}' is read-only"
+        return "arrays in 'out' share memory, so that one result would overwrite another"
 
     def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
         """The results of the model by name, for flat arrays that fit the signature."""

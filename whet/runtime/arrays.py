@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,3 +90,34 @@ def is_ready(array: Array) -> bool:
     NumPy's scalars look like arrays but keep their value elsewhere.
     """
     return isinstance(array, np.ndarray) and array.flags.num & _READY == _READY
+
+
+def overlapping(arrays: Sequence[Array]) -> bool:
+    """Whether two elements of these arrays share memory, so that not all can be written."""
+    for number, array in enumerate(arrays):
+        if not array.flags.c_contiguous and _overlaps_itself(array):
+            return True
+        if any(_share(array, other) for other in arrays[:number]):
+            return True
+    return False
+
+
+def _share(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        # Interleaved arrays have common bounds and no common element.
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """True unless every step along an axis is longer than all that lies within it."""
+    reach = array.itemsize
+    axes = sorted((abs(s), d) for s, d in zip(array.strides, array.shape) if d > 1)
+    for stride, extent in axes:
+        if stride < reach:
+            return bool(array.size)
+        reach += stride * (extent - 1)
+    return False
