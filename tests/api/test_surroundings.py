@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import pwd
@@ -16,8 +17,10 @@ import onnx
 import pytest
 
 import whet
+from whet.api.compiler import thread_count
 from whet.api.tuning import tune_graphs
-from whet.core.errors import RecordsError, WhetWarning
+from whet.build.segment import NativeSegment
+from whet.core.errors import RecordsError, WhetError, WhetWarning
 from whet.core.target import detect
 from whet.db.store import Database
 from whet.tune.tuner import Budget
@@ -207,6 +210,33 @@ def test_a_machine_that_cannot_be_measured_for_lack_of_memory(
     configured(CALIBRATE=1, CACHE_DIR=tmp_path / "cache")
     check_native(linear, notes)
     assert notes[-1] == "not enough memory to measure this machine: a typical one is assumed"
+
+
+def test_inputs_that_no_memory_holds_are_refused_before_anything_is_made(
+    linear: onnx.ModelProto, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.build.native.build", None)
+    monkeypatch.setattr("whet.core.memory.usable_memory", lambda: 200 * 10**9)
+    rows = 10**10
+    with pytest.raises(WhetError, match="WH1005 the model's inputs and outputs take 400 GB") as e:
+        whet.compile(linear, {"x": (rows, 4), "w": (4, 3)}, note=notes.append)
+    assert "and this process can have 200 GB" in str(e.value)
+
+
+def test_values_in_between_that_no_memory_holds(
+    linear: onnx.ModelProto, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = whet.compile(linear, SHAPES, note=notes.append)
+    monkeypatch.setattr("whet.core.memory.usable_memory", lambda: 1000)
+    (segment,) = f._first.executable.segments  # type: ignore[attr-defined]
+    image = dataclasses.replace(segment.image, arena_bytes=1001)
+    with pytest.raises(WhetError, match=r"WH1005 values between the operators take 0\.001 MB, and"):
+        NativeSegment(image, f.graph, segment.threads)
+
+
+def test_threads_follow_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.api.compiler.usable_processors", lambda: 3)
+    assert thread_count(None) == 3
 
 
 def test_little_address_space_is_no_bug(model_file: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from whet.api.originals import (
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import graph_signature, imported_signature
 from whet.core.config import process_config
+from whet.core.containers import usable_processors
 from whet.core.errors import ModelError, UsageError, check, fail
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
@@ -170,7 +171,7 @@ def _example(value: Any, name: str) -> Any:
 def thread_count(threads: int | None) -> int:
     """The number of threads to use: as asked, as configured, or one per available core."""
     if threads is None:
-        return process_config().threads or len(os.sched_getaffinity(0))
+        return process_config().threads or usable_processors()
     check(threads >= 1, "WH1002", f"{threads} threads make no sense", kind=UsageError)
     return threads
 

@@ -20,8 +20,9 @@ from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.errors import RecordsError, UsageError
+from whet.core.memory import require_memory
 from whet.core.target import Target, find_target
-from whet.core.types import Array
+from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ops.base import Numeric
@@ -219,6 +220,8 @@ def prepare_or_interpret(
     Slow is better than nothing, but never in silence: there is a warning and a report, and
     `describe` says so too.
     """
+    known = [v.type for v in (*graph.inputs, *graph.outputs) if isinstance(v.type, TensorType)]
+    require_memory(sum(t.nbytes for t in known), "the model's inputs and outputs")
     try:
         return prepare()
     except Exception as error:

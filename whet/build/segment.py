@@ -12,6 +12,7 @@ from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
 from whet.core.errors import OperatorError, fail
+from whet.core.memory import require_memory
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
@@ -24,6 +25,7 @@ class NativeSegment:
     """Runs an image.  Calls from several threads get memory of their own."""
 
     def __init__(self, image: SegmentImage, graph: Graph, threads: Threads) -> None:
+        require_memory(image.arena_bytes, "values between the operators")
         self.image, self.threads = image, threads
         self.library = Library(list(image.objects), threads.symbols)
         self.entry = self.library.function(ENTRY, ctypes.c_void_p, ctypes.c_void_p)
