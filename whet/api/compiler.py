@@ -238,8 +238,13 @@ class _Source:
             self._changed()
         # As the user wrote it, for messages, unless the working directory has changed.
         moved = self.path is not None and Path(self.model).absolute() != self.path
+        model = self.path if moved else self.model
         try:
-            return import_model(self.path if moved else self.model, inputs=inputs, note=note)
+            return import_model(model, inputs=inputs, note=note)
+        except ModelError as error:
+            from whet.frontend.onnx.assumed import explain_assumptions
+
+            raise explain_assumptions(error, model, inputs) from error.__cause__
         except Exception as error:
             if not is_unforeseen(error):
                 raise
