@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import pytest
 
 import whet
+from whet.api import programs
 from whet.core.dtypes import f32
-from whet.core.errors import ModelError, UsageError
+from whet.core.errors import OperatorError, UsageError
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.ops.base import make_op
@@ -288,3 +290,50 @@ def test_arrays_of_other_byte_order_and_layout(linear: onnx.ModelProto, notes: l
     expected = f(X, W)[0]
     swapped = X.astype(X.dtype.newbyteorder())
     assert np.array_equal(f(swapped, np.asfortranarray(W))[0], expected)
+
+
+EMBEDDINGS = """
+    embed (int64[N] words, int64[N] kinds) => (float[N, 4] y)
+    { a = Gather(table, words)  k = Add(kinds, one)  b = Gather(extra, k)  y = Add(a, b) }
+"""
+
+
+@pytest.fixture
+def embeddings() -> onnx.ModelProto:
+    made = model_of(EMBEDDINGS)
+    for n, name in enumerate(("first", "plus", "second", "sum")):
+        made.graph.node[n].name = name
+    arrays = {"table": (30, 4), "extra": (3, 4)}
+    for name, shape in arrays.items():
+        value = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        made.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "one"))
+    return made
+
+
+@pytest.mark.parametrize("limit", [0, programs.EXPLAINED_FLOPS])
+def test_an_index_outside_names_node_input_and_value(
+    embeddings: onnx.ModelProto,
+    notes: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+) -> None:
+    monkeypatch.setattr(programs, "EXPLAINED_FLOPS", limit)
+    f = whet.compile(embeddings, {"words": (5,), "kinds": (5,)}, note=notes.append)
+    f.save(tmp_path / "m.whet")
+    words, kinds = np.arange(5), np.zeros(5, np.int64)
+    right = f(words, kinds)
+    for g in (f, whet.load(tmp_path / "m.whet")):
+        with pytest.raises(OperatorError, match="WH1302") as first:
+            g(np.where(words == 3, 30, words), kinds)
+        with pytest.raises(OperatorError, match="WH1302") as second:
+            g(words=words, kinds=kinds + 2)
+        assert np.array_equal(g(words, kinds), right)
+        if limit:
+            assert "node 'first': gather: the index 30 is outside [-30, 30)" in str(first.value)
+            assert "indices of gather is the input 'words'" in str(first.value)
+            assert "node 'second': gather: the index 3 is outside [-3, 3)" in str(second.value)
+            assert "indices of gather is computed by add ('plus')" in str(second.value)
+        else:
+            assert "an index that the model computes or is given is outside" in str(first.value)

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from whet.api.originals import GetGraph
-from whet.core.errors import UsageError, WhetError, fail
+from whet.core.errors import OperatorError, UsageError, WhetError, fail
 from whet.core.types import Array, Shape, type_of
+from whet.graph.interpret import interpret
+from whet.graph.summary import summarize
 from whet.runtime.arrays import overlapping
 from whet.runtime.executable import Executable
 from whet.runtime.ports import Misfit
@@ -24,6 +26,8 @@ Note = Callable[[str], None]
 Fit = Callable[[Signature], tuple[Array, ...] | Misfit]
 """The flat arrays of a call for a signature, or why they do not fit it."""
 
+EXPLAINED_FLOPS = 10**9
+"""Models of so much work are run once more to explain a failure: a second, perhaps."""
 MAX_PROGRAMS = 16
 """Programs kept per model; beyond it the oldest is dropped."""
 
@@ -99,12 +103,36 @@ class Program:
                 return f"'out' of '{spec.name}' is read-only"
         return "arrays in 'out' share memory, so that one result would overwrite another"
 
+    def __call__(
+        self, given: Sequence[Array], out: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
+        """The results of the executable; an index that it refuses is explained."""
+        try:
+            return self.executable(given, out)
+        except OperatorError as error:
+            raise self._explained(error, given) from None
+
+    def _explained(self, error: OperatorError, given: Sequence[Array]) -> OperatorError:
+        """What the interpreter says about a failure that native code only notices: which node,
+        which input, which value.  Not for models that it would take too long for."""
+        if error.code != "WH1302" or self.executable.engine == "interpreter":
+            return error
+        try:
+            graph = self.graph()
+            if summarize(graph).flops <= EXPLAINED_FLOPS:
+                interpret(graph, given, round_halves=False)
+        except OperatorError as better:
+            return better
+        except (WhetError, MemoryError):
+            return error  # the model's file has changed: it cannot be looked at again
+        return error
+
     def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
         """The results of the model by name, for flat arrays that fit the signature."""
         given = self.signature.unguarded(arrays)
         if self.rest is None:
-            return self.signature.pack(self.executable(given, out))
-        between = self.executable(given)
+            return self.signature.pack(self(given, out))
+        between = self(given)
         following, arrays = self.rest.fitting(
             between, lambda signature: signature.misfit(between) or between
         )

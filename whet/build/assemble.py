@@ -51,7 +51,7 @@ def assemble(
         notes.append(CallNote(call.kernel.symbol, len(slots), call.step.name, _describe(call.step)))
         slots += [found.get(s) or Slot("array", _array_number(plan, s)) for s in call.storages]
         if call.kernel.has_status:
-            slots.append(Slot("status", 0))
+            slots.append(Slot("status", sum(s.kind == "status" for s in slots)))
     forwarded = [(at, s.at) for at, s in enumerate(slots) if s.kind == "array"]
     entry = entry_ir(ENTRY, [TableCall(n.symbol, n.start) for n in notes], forwarded)
     kernels = dict.fromkeys(c.kernel.ir for c in calls)

@@ -6,8 +6,9 @@ owner, where a damaged entry counts as absent.
 
 from __future__ import annotations
 
+import bisect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ from whet.core.caching import FileCache
 from whet.core.types import Array
 from whet.runtime.arrays import address_of
 
+STATUS_BYTES = 8
 _MAPPED_OFFSET = 32
 """Bytes in front of the constants in their file, so that they are aligned when mapped: a cache
 entry starts with a digest of 32 bytes."""
@@ -29,7 +31,7 @@ class Slot:
 
     `kind` is arena or constant, and `at` the offset in bytes; or kind is shared, and `at` is the
     number of a shared constant; or kind is array, and `at` is the number of one of the caller's
-    arrays, inputs before outputs; or kind is status.
+    arrays, inputs before outputs; or kind is status, and `at` is the number of the status.
     """
 
     kind: str
@@ -66,12 +68,26 @@ class SegmentImage:
 
     def addresses(self, arena: int, status: int) -> list[int]:
         """The table of addresses; those of the caller's arrays are 0."""
-        base = {"arena": arena, "constant": address_of(self.constants), "status": status}
+        constants = address_of(self.constants)
         shared = [address_of(a) for a in self.shared.values()]
-        return [
-            shared[s.at] if s.kind == "shared" else base[s.kind] + s.at if s.kind in base else 0
-            for s in self.slots
-        ]
+        places: dict[str, Callable[[int], int]] = {
+            "arena": lambda at: arena + at,
+            "constant": lambda at: constants + at,
+            "shared": lambda at: shared[at],
+            "status": lambda at: status + STATUS_BYTES * at,
+            "array": lambda at: 0,
+        }
+        return [places[s.kind](s.at) for s in self.slots]
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The names of the calls that have a status, by its number."""
+        starts = [call.start for call in self.calls]
+        return tuple(
+            self.calls[bisect.bisect_right(starts, position) - 1].name
+            for position, slot in enumerate(self.slots)
+            if slot.kind == "status"
+        )
 
 
 def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
