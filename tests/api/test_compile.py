@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
+import gc
+import pickle  # noqa: TID251 - to see that it is refused
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +18,13 @@ import pytest
 
 import whet
 from whet.api import programs
-from whet.core.dtypes import f32
+from whet.core.dtypes import bf16, f32
 from whet.core.errors import OperatorError, UsageError
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.ops.base import make_op
+from whet.runtime import dlpack
+from whet.runtime.arrays import as_numpy
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((2, 4)).astype(np.float32)
@@ -200,6 +207,69 @@ def test_another_shape_compiles_once_with_a_message(
     assert notes == ["input 'x' is f32[2, 4], got f32[5, 4]: compiling the model again"]
 
 
+def test_a_shape_that_cannot_be_is_not_announced(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, SHAPES, note=notes.append)
+    notes.clear()
+    with pytest.raises(UsageError, match=r"input 'x' is f32\[2, 4\], got f32\[2, 5\]") as caught:
+        f(np.zeros((2, 5), np.float32), W)
+    assert "the given shape is [2, 5]" in str(caught.value)
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": (4, 256)}, "WH2007 'inputs' must be a dictionary, got tuple"),
+        ({"inputs": X}, "WH2007 'inputs' must be a dictionary, got ndarray"),
+        ({"inputs": "x=2x4"}, "WH2007 'inputs' must be a dictionary, got str"),
+        ({"threads": "2"}, "WH1002 'threads' must be a whole number, got '2'"),
+        ({"threads": 2.5}, "WH1002 'threads' must be a whole number, got 2.5"),
+        ({"threads": True}, "WH1002 True threads are not between 1 and 1024"),
+        ({"threads": 0}, "WH1002 0 threads are not between 1 and 1024"),
+        ({"threads": 5000}, "WH1002 5000 threads are not between 1 and 1024"),
+        ({"budget": None}, "WH1002 'budget' must be seconds or a text such as '10m', got None"),
+        ({"budget": [1]}, "WH1002 'budget' must be seconds"),
+        ({"budget": True}, "WH1002 'budget' must be seconds"),
+        ({"note": 5}, "WH1002 'note' must be a function, got int"),
+        ({"numerics": None}, "WH1002 there is no numerics 'None'"),
+    ],
+)
+def test_arguments_of_other_types(
+    linear: onnx.ModelProto, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        whet.compile(linear, **arguments)
+
+
+def test_a_graph_takes_the_shapes_of_its_inputs(linear: onnx.ModelProto, notes: list[str]) -> None:
+    graph = whet.compile(linear, SHAPES, note=notes.append).graph
+    for wrong in (5, None, (2, 5)):
+        with pytest.raises(UsageError, match="WH2007 input 'x' of shape .* does not fit the graph"):
+            whet.compile(graph, {"x": wrong})
+    assert whet.compile(graph, {"x": [2, 4]}, threads=np.int64(1)).engine == "native"
+
+
+def test_files_are_given_by_their_path(linear_path: Path) -> None:
+    f = whet.compile(linear_path, SHAPES)
+    with linear_path.open("rb") as file:
+        for wrong in (file, None, 3, b"abc"):
+            with pytest.raises(UsageError, match="WH3001 the file to load must be given by its pa"):
+                whet.load(wrong)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="WH3006 the file to write must be given by its "):
+                f.save(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="is not the name of a file"):
+        whet.load("a\0b")
+
+
+def test_copies_are_the_model_and_pickles_are_refused(linear_path: Path) -> None:
+    f = whet.compile(linear_path, SHAPES)
+    assert copy.copy(f) is f
+    assert copy.deepcopy({"model": f})["model"] is f
+    with pytest.raises(UsageError, match="WH3006 a compiled model cannot be pickled") as e:
+        pickle.dumps(f)
+    assert "whet.load(path)" in str(e.value)
+
+
 def test_a_file_that_changed_is_not_compiled_again(linear_path: Path, notes: list[str]) -> None:
     f = whet.compile(linear_path, SHAPES, note=notes.append)
     linear_path.write_bytes(linear_path.read_bytes() + b"\0\0")
@@ -283,6 +353,74 @@ def test_dlpack_arrays_go_in(linear: onnx.ModelProto, notes: list[str]) -> None:
     assert whet.compile(linear, {"x": Foreign(X)}, note=notes.append).inputs[0].shape == (2, 4)
     with pytest.raises(UsageError, match="on a device"):
         f(Foreign(X, device=2), W)
+
+
+class Bfloats:
+    """A tensor of bfloat16 as torch exports it: NumPy's reader refuses it."""
+
+    def __init__(self, array: np.ndarray[Any, Any], strides: bool = True) -> None:
+        self.array = array
+        shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        steps = (ctypes.c_int64 * array.ndim)(*(s // 2 for s in array.strides))
+        self.held = shape, steps
+        kinds = ctypes.POINTER(ctypes.c_int64)
+        self.tensor = dlpack._Tensor(
+            array.ctypes.data - 6, dlpack._Device(1, 0), array.ndim, dlpack._Type(4, 16, 1),
+            ctypes.cast(shape, kinds), ctypes.cast(steps, kinds) if strides else kinds(), 6,
+        )  # fmt: skip
+        self.released = 0
+        # The tensor is the first part of what a capsule holds; the rest is nobody's here.
+        self.destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.release)
+
+    def release(self, capsule: int) -> None:
+        self.released += 1
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if options:
+            raise BufferError("unsupported dtype")
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        destructor = ctypes.cast(self.destructor, ctypes.c_void_p)
+        return new(ctypes.addressof(self.tensor), b"dltensor", destructor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_bfloat16_of_other_libraries_goes_in(notes: list[str]) -> None:
+    f = whet.compile(
+        model_of("g (bfloat16[2, 3] x) => (bfloat16[2, 3] y) { y = Identity(x) }"),
+        note=notes.append,
+    )
+    plain = np.arange(6).reshape(2, 3).astype(bf16.numpy)
+    turned = np.ascontiguousarray(plain.T).T
+    for given in (Bfloats(plain), Bfloats(plain, strides=False), Bfloats(turned)):
+        assert np.array_equal(f(given), plain)
+        gc.collect()
+        assert given.released
+    array = as_numpy(kept := Bfloats(plain), "x")
+    gc.collect()
+    assert not kept.released  # as long as the array is there
+    assert np.array_equal(array, plain)
+    assert np.shares_memory(array, plain)
+    assert as_numpy(Bfloats(plain[:0]), "x").shape == (0, 3)
+    other = Bfloats(plain)
+    other.tensor.dtype.code = 5
+    with pytest.raises(UsageError, match="WH3003 input 'x' cannot be read through DLPack: unsupp"):
+        f(other)
+
+
+def test_another_element_type_says_how_to_convert(
+    linear: onnx.ModelProto, notes: list[str]
+) -> None:
+    f = whet.compile(linear, SHAPES, note=notes.append)
+    with pytest.raises(UsageError, match=r"input 'x' is f32\[2, 4\], got f64\[2, 4\]") as e:
+        f(X.astype(np.float64), W)
+    assert "hint: x.astype(np.float32), which may lose digits" in str(e.value)
+    with pytest.raises(UsageError, match="got i8") as e:
+        f(X.astype(np.int8), W)
+    assert str(e.value).endswith("hint: x.astype(np.float32)")
 
 
 def test_arrays_of_other_byte_order_and_layout(linear: onnx.ModelProto, notes: list[str]) -> None:

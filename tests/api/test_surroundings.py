@@ -17,7 +17,7 @@ import onnx
 import pytest
 
 import whet
-from whet.api.compiler import thread_count
+from whet.api.arguments import thread_count
 from whet.api.tuning import tune_graphs
 from whet.build.segment import NativeSegment
 from whet.core.errors import RecordsError, WhetError, WhetWarning
@@ -235,7 +235,7 @@ def test_values_in_between_that_no_memory_holds(
 
 
 def test_threads_follow_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.api.compiler.usable_processors", lambda: 3)
+    monkeypatch.setattr("whet.api.arguments.usable_processors", lambda: 3)
     assert thread_count(None) == 3
 
 

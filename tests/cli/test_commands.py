@@ -60,6 +60,23 @@ def test_random_inputs_follow_the_seed(whet: Whet, model: Path) -> None:
     assert outputs[0] == outputs[1] != outputs[2]
 
 
+def test_numbers_that_are_none_are_counted_apart(whet: Whet, tmp_path: Path) -> None:
+    made = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[4] x) => (float[4] y) { y = Identity(x) }
+    """)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([1, np.nan, 4, -np.inf], np.float32))
+    arguments = ("run", tmp_path / "m.onnx", "-i", f"x={tmp_path / 'x.npy'}")
+    (row,) = json.loads(whet(*arguments, "--json").stdout)["outputs"]
+    assert (row["min"], row["max"], row["mean"], row["nan"], row["inf"]) == (1, 4, 2.5, 1, 1)
+    head, shown, _ = whet(*arguments).stdout.splitlines()
+    assert head.split() == ["output", "type", "min", "max", "mean", "nan", "inf"]
+    assert shown.split()[2:] == ["1", "4", "2.5", "1", "1"]
+    np.save(tmp_path / "x.npy", np.ones(4, np.float32))
+    assert "nan" not in whet(*arguments).stdout
+
+
 @pytest.mark.parametrize("against", ["reference", "onnxruntime"])
 def test_check_passes(whet: Whet, model: Path, against: str) -> None:
     done = whet("check", model, "--against", against, "--json", "-i", "x=2x8")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from whet.api.arguments import as_path
 from whet.api.programs import Program, Programs
 from whet.core.errors import UsageError, check, fail
 from whet.core.types import Array
@@ -104,6 +105,7 @@ class CompiledModel:
         """
         from whet.graph.text import print_graph, stored_arrays
 
+        path = as_path(path, "write")
         check(self._first.rest is None, "WH3006",
               "this model cannot be stored: part of it is compiled only when it runs, because "
               "shapes depend on data", kind=UsageError)  # fmt: skip
@@ -120,6 +122,18 @@ class CompiledModel:
                 schedules=self._schedules(graph),
             ),
         )
+
+    def __copy__(self) -> CompiledModel:
+        return self
+
+    def __deepcopy__(self, known: dict[int, Any]) -> CompiledModel:
+        """The model itself: it is a function, and nothing about it can be changed."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        fail("WH3006", "a compiled model cannot be pickled",
+             hint="f.save(path) stores it, and whet.load(path) loads it in another process",
+             kind=UsageError)  # fmt: skip
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from whet.api.arguments import given_inputs, thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
 from whet.api.engine import (
@@ -37,8 +38,6 @@ from whet.api.originals import (
 )
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import graph_signature, imported_signature
-from whet.core.config import process_config
-from whet.core.containers import usable_processors
 from whet.core.errors import ModelError, UsageError, check, fail
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
@@ -128,25 +127,27 @@ def compile(
           kind=UsageError)  # fmt: skip
     check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
           hint="real or exact", kind=UsageError)  # fmt: skip
+    check(note is None or callable(note), "WH1002",
+          f"'note' must be a function, got {type(note).__name__}", kind=UsageError)  # fmt: skip
+    given = given_inputs(inputs)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
-    seconds = parse_budget(budget)
-    engine, count = default_engine(note), thread_count(threads)
+    seconds, count = parse_budget(budget), thread_count(threads)
+    engine = default_engine(note)
     options = Options(engine, count, kind, note, warn, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
-        first = graph_program(model, inputs or {}, options)
+        first = graph_program(model, given, options)
     else:
         source = _Source(model)
-        given = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v
-                 for n, v in (inputs or {}).items()}  # fmt: skip
-        first = source.program(given, options)
+        examples = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v for n, v in given.items()}
+        first = source.program(examples, options)
         names = [port.name for port in first.signature.arguments]
 
-        def make(values: Sequence[Any]) -> Program:
+        def make(values: Sequence[Any], announce: Callable[[], None]) -> Program:
             examples = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
             # Another shape of the same model is made at once, without a search of its own.
-            return source.program(examples, replace(options, budget=0.0))
+            return source.program(examples, replace(options, budget=0.0), announce)
 
         programs = Programs(make, note, "the model")
         if first.rest is not None:
@@ -168,22 +169,15 @@ def _example(value: Any, name: str) -> Any:
     return None if value is None else as_numpy(value, name)
 
 
-def thread_count(threads: int | None) -> int:
-    """The number of threads to use: as asked, as configured, or one per available core."""
-    if threads is None:
-        return process_config().threads or usable_processors()
-    check(threads >= 1, "WH1002", f"{threads} threads make no sense", kind=UsageError)
-    return threads
-
-
 def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> Program:
     """A graph as a program; the inputs that are given must be those of the graph."""
     types = {v.name: v.tensor_type for v in graph.inputs}
     for name, value in inputs.items():
-        shape = tuple(getattr(value, "shape", value))
+        shape = getattr(value, "shape", value)
         expected = types.get(name)
-        check(expected is not None and expected.shape == shape, "WH2007",
-              f"input '{name}' of shape {list(shape)} does not fit the graph",
+        fits = isinstance(shape, (list, tuple)) and expected is not None
+        check(fits and expected is not None and expected.shape == tuple(shape), "WH2007",
+              f"input '{name}' of shape {shape} does not fit the graph",
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
     optimized = options.optimize(graph)
@@ -203,7 +197,7 @@ def imported_program(
     if imported.tail is not None:
         tail = imported.tail
         rest = Programs(
-            lambda arrays: imported_program(tail.stage(arrays), options),
+            lambda arrays, announce: imported_program(tail.stage(arrays), options),
             lambda message: None,  # said once by `compile`; a message per call would be noise
             "the rest of the model",
         )
@@ -251,9 +245,18 @@ class _Source:
             what = {"model": str(self.path or type(self.model).__name__), "inputs": str(inputs)}
             raise internal_error(error, "the model was read", what) from error
 
-    def program(self, inputs: Mapping[str, Any], options: Options) -> Program:
-        """The model compiled for these inputs; native code holds no weights but its own."""
+    def program(
+        self,
+        inputs: Mapping[str, Any],
+        options: Options,
+        announce: Callable[[], None] = lambda: None,
+    ) -> Program:
+        """The model compiled for these inputs; native code holds no weights but its own.
+
+        `announce` is called when the inputs are known to fit the model.
+        """
         imported = self.importing(inputs, options.note)
+        announce()
         if not self._can_release(imported, options):
             return imported_program(imported, options)
         lasting = lasting_inputs(inputs, imported.guards)

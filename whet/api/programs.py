@@ -139,15 +139,18 @@ class Program:
         return following.run(arrays)
 
 
+Make = Callable[[Sequence[Any], Callable[[], None]], Program]
+"""Compiles a model for given values, which may be refused; it calls the function when they are
+not, before it begins with what takes long."""
+
+
 class Programs:
     """The programs of one model; a call that fits none of them makes a new one.
 
-    `make` compiles for given values; it is None when the source of the model is gone.
+    `make` is None when the source of the model is gone.
     """
 
-    def __init__(
-        self, make: Callable[[Sequence[Any]], Program] | None, note: Note, what: str
-    ) -> None:
+    def __init__(self, make: Make | None, note: Note, what: str) -> None:
         self.make, self.note, self.what = make, note, what
         self.made: list[Program] = []
         self.lock = threading.Lock()
@@ -179,15 +182,18 @@ class Programs:
 
     def compile_for(self, values: Sequence[Any], misfit: Misfit | None) -> Program:
         if misfit is not None and not misfit.fixable:
-            fail("WH3003", misfit.reason, kind=UsageError)
+            fail("WH3003", misfit.reason, hint=misfit.hint, kind=UsageError)
         if self.make is None:
             fail("WH3003", misfit.reason if misfit else "nothing is compiled",
                  hint="compile the model for these inputs: an artifact holds one set of types",
                  kind=UsageError)  # fmt: skip
-        if misfit is not None:
-            self.note(f"{misfit.reason}: compiling {self.what} again")
+
+        def announce() -> None:
+            if misfit is not None:
+                self.note(f"{misfit.reason}: compiling {self.what} again")
+
         try:
-            return self.make(values)
+            return self.make(values, announce)
         except WhetError as error:
             if misfit is None:
                 raise

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
 from whet.api.compare import Tolerance, compare
-from whet.api.compiler import thread_count
 from whet.api.samples import sample_values
 from whet.cli.arguments import (
     BudgetOption,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.api.compiler import thread_count
+from whet.api.arguments import thread_count
 from whet.api.engine import Native, default_engine
 from whet.cli.arguments import (
     InputOption,

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
+from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
-from whet.api.compiler import thread_count
 from whet.api.engine import Native, default_engine
 from whet.api.tuning import tune_graphs
 from whet.cli.arguments import (

@@ -11,6 +11,7 @@ import numpy as np
 
 from whet.core.errors import UsageError, check, fail
 from whet.core.types import Array
+from whet.runtime.dlpack import bfloat16_from_dlpack
 
 _CPU_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers for memory that the CPU can read: plain, and pinned or managed by a GPU."""
@@ -42,9 +43,15 @@ def _from_dlpack(value: Any, name: str) -> Array:
           f"input '{name}' lies on a device (DLPack type {device}) that the CPU cannot read",
           hint="copy it to the CPU first", kind=UsageError)  # fmt: skip
     try:
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError):
+            found = bfloat16_from_dlpack(value)
+            if found is None:
+                raise
+            return found
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        # Each library has its own exception for what it cannot export (gradients, bfloat16).
+        # Each library has its own exception for what it cannot export (gradients, for example).
         fail("WH3003", f"input '{name}' cannot be read through DLPack: {error}",
              kind=UsageError)  # fmt: skip
 
