@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from whet.build.plan import Step
 from whet.build.tasks import graph_steps
 from whet.core.target import Target
 from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
+from whet.ir.tensor import Tensor
 from whet.ops.base import Numeric
 from whet.tune.objectives import Objective
 from whet.tune.policies import Policy
@@ -28,10 +30,24 @@ def weighted_tasks(
     first = {s.key: s for graph in reversed(steps) for s in reversed(graph)}
     counts = [Counter(s.key for s in graph) for graph in steps]
     order = dict.fromkeys(s.key for graph in steps for s in graph)
+    same = Counter(first[key].name for key in order)
     return [
-        WeightedTask(first[key].task, first[key].name, tuple(c[key] for c in counts))
+        WeightedTask(
+            first[key].task,
+            first[key].name if same[first[key].name] == 1 else with_shapes(first[key]),
+            tuple(c[key] for c in counts),
+        )
         for key in order
     ]
+
+
+def with_shapes(step: Step) -> str:
+    """The name of a step with the shapes of what it reads and writes, to tell it from others."""
+
+    def shown(tensors: Iterable[Tensor]) -> str:
+        return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in tensors)
+
+    return f"{step.name} {shown(step.task.inputs)} -> {shown(step.task.outputs)}"
 
 
 def tune_graphs(
