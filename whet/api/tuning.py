@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from whet.api.arguments import thread_count
+from whet.api.budget import parse_budget
+from whet.api.compiler import compile
+from whet.api.engine import Native, default_engine
+from whet.api.programs import Note
+from whet.api.storage import load
 from whet.build.plan import Step
 from whet.build.tasks import graph_steps
+from whet.core.errors import UsageError, check, fail
 from whet.core.target import Target
 from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ir.tensor import Tensor
 from whet.ops.base import Numeric
+from whet.runtime.artifact import is_artifact
 from whet.tune.objectives import Objective
 from whet.tune.policies import Policy
 from whet.tune.report import Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
+
+
+def tune_model(
+    model: Any,
+    inputs: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    budget: float | str = "1m",
+    *,
+    trials: int | None = None,
+    numerics: str = "real",
+    note: Note | None = None,
+    watch: Watch | None = None,
+) -> list[Report]:
+    """Searches for faster kernels of a model; every later `compile` uses what was found.
+
+    `model`, `inputs`, `threads` and `numerics` are those of `compile`, and `model` may also be
+    the path of an artifact, which has its own numerics.  The search ends after `budget` or so
+    many `trials`, whichever comes first; what it finds is kept at once, so it may be stopped at
+    any time.  `watch` is told how it is going after each round.  The result says of every task
+    what was gained.
+    """
+    check(trials is None or (type(trials) is int and trials > 0), "WH1002",
+          f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
+    limit, count = Budget(parse_budget(budget), trials), thread_count(threads)
+    if isinstance(model, (str, os.PathLike)) and is_artifact(model):
+        compiled = load(model, threads, note=note)
+    else:
+        compiled = compile(model, inputs, threads, numerics=numerics, note=note)
+    engine = default_engine(note)
+    if not isinstance(engine, Native):
+        fail("WH3007", "only native code can be tuned", kind=UsageError)
+    kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
+    return tune_graphs([compiled.graph], engine.target, count, limit, numerics=kind, watch=watch)
 
 
 def weighted_tasks(

@@ -47,7 +47,8 @@ def _default_records_path() -> Path | None:
 def _knob(default: Any, help: str, *, shown: str = "", **limits: Any) -> Any:
     """A field with a help text and, for numbers, a `low` limit; `default` may be a function,
     and `shown` then says what it gives."""
-    metadata = {"help": help, "shown": shown or str(default), **limits}
+    plain = int(default) if isinstance(default, bool) else default
+    metadata = {"help": help, "shown": shown or str(plain), **limits}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -87,7 +88,12 @@ class RecordsConfig:
 class Config:
     """All settings."""
 
-    threads: int = _knob(0, "threads of a compiled model; 0 means one per core", low=0)
+    threads: int = _knob(
+        0,
+        "threads of a compiled model; 0 means one per processor that the process may use, by its "
+        "affinity and a container's quota",
+        low=0,
+    )
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )
