@@ -231,6 +231,19 @@ def test_a_pass_that_fails_is_left_out(
     assert "no such node" in read_report(lenient)["traceback"][-1]
 
 
+def test_a_search_that_fails_leaves_native_code(
+    lenient: Path, records: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise IndexError("no candidate")
+
+    monkeypatch.setattr("whet.api.tuning.tune_graphs", fail)
+    with pytest.warns(WhetWarning, match="whet failed to search for faster kernels, and uses thos"):
+        f = whet.compile(model, {"x": (2, 8)}, budget=1)
+    assert f.engine == "native"
+    assert "no candidate" in read_report(lenient)["traceback"][-1]
+
+
 def test_a_model_that_cannot_be_read_for_no_known_reason(
     lenient: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

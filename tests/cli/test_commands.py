@@ -259,6 +259,26 @@ def test_a_bug_is_one_block_without_a_traceback(
     assert "Traceback" not in done.stderr
 
 
+def test_a_model_that_whet_fails_to_compile_runs_and_says_so(
+    whet: Whet,
+    model: Path,
+    configured: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: Any) -> None:
+        raise KeyError("x7")
+
+    configured(STRICT=None, CACHE_DIR=tmp_path / "cache")
+    monkeypatch.setattr("whet.build.planning.make_plan", broken)
+    done = whet("run", model, "-i", "x=2x8")
+    assert done.returncode == 0
+    assert "(interpreter)" in done.stdout
+    assert "note: whet failed to compile the model, which runs in the interpreter" in done.stderr
+    (report,) = (tmp_path / "cache" / "report").iterdir()
+    assert str(report) in done.stderr
+
+
 def test_the_reader_of_the_output_may_leave(model: Path) -> None:
     command = f"{sys.executable} -m whet inspect {model} -q | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)

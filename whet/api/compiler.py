@@ -21,12 +21,11 @@ from whet.api.engine import (
     prepare_or_interpret,
 )
 from whet.api.failures import (
-    describe_failure,
+    Failure,
+    attempt,
     internal_error,
     is_unforeseen,
-    keep_report,
     python_warning,
-    report_hint,
 )
 from whet.api.originals import (
     GetGraph,
@@ -68,30 +67,32 @@ class Options:
 
     def optimize(self, graph: Graph) -> Graph:
         """The graph after all passes, or as it is where a pass fails."""
-        try:
-            return optimize(graph, numerics=self.numerics)
-        except Exception as error:
-            if not is_unforeseen(error):
-                raise
-            report = keep_report(error, graph, self._described())
-            failure = describe_failure(error)
-        self.warn(f"whet failed to simplify the model, which runs as it is ({failure}); "
-                  f"{report_hint(report)}")  # fmt: skip
-        return graph
+        passes = lambda: optimize(graph, numerics=self.numerics)
+        made = attempt(passes, graph, self._described())
+        if isinstance(made, Failure):
+            self.warn(made.warning("simplify the model, which runs as it is"))
+            return graph
+        return made
 
     def prepare(self, graph: Graph) -> Executable:
-        described = self._described()
-        return prepare_or_interpret(lambda: self._prepare(graph), graph, described, self.warn)
+        engine, described = self.engine, self._described()
+        if self.budget and isinstance(engine, Native):
+            done = attempt(
+                lambda: engine.tune(graph, self.threads, self.numerics, self.budget, self.watch),
+                graph,
+                described,
+            )
+            if isinstance(done, Failure):
+                self.warn(done.warning("search for faster kernels, and uses those that it knows"))
+        return prepare_or_interpret(
+            lambda: engine.prepare(graph, self.threads, self.numerics, note=self.note),
+            graph,
+            described,
+            self.warn,
+        )
 
     def _described(self) -> dict[str, Any]:
         return describe_options(self.engine, self.threads, self.numerics)
-
-    def _prepare(self, graph: Graph) -> Executable:
-        if self.budget and isinstance(self.engine, Native):
-            return self.engine.prepare_tuned(
-                graph, self.threads, self.numerics, self.budget, self.watch, self.note
-            )
-        return self.engine.prepare(graph, self.threads, self.numerics, note=self.note)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
         """What was searched for and is used for the graph."""
@@ -115,9 +116,10 @@ def compile(
 
     `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
-    shapes depend on values; `threads` defaults to one per core; `budget` is the time to search
-    for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites that
-    change rounding.  `note` receives messages, which go to the logger `whet` otherwise, and
+    shapes depend on values; `threads` defaults to one per processor that the process may use;
+    `budget` is the time to search for faster kernels, in seconds or as text ("10m");
+    `numerics="exact"` forbids rewrites that change rounding.  `note` receives messages, which
+    go to the logger `whet` otherwise, or become a `WhetWarning` where the model runs slowly;
     `watch` is told how the search is going after each of its rounds.
 
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or

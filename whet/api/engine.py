@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from whet.api.failures import describe_failure, is_unforeseen, keep_report, report_hint
+from whet.api.failures import Failure, attempt
 from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
@@ -174,21 +174,19 @@ class Native:
             tell_once(note, f"tuning records are not used: {error.message}")
             return tuple(stored)
 
-    def prepare_tuned(
+    def tune(
         self,
         graph: Graph,
         threads: int,
         numerics: Numeric,
         seconds: float,
         watch: Watch | None = None,
-        note: Note | None = None,
-    ) -> Executable:
-        """The graph with kernels that were searched for during the given time."""
+    ) -> None:
+        """Searches for kernels during the given time; `prepare` then uses them."""
         from whet.api.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
         tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics, watch=watch)
-        return self.prepare(graph, threads, numerics, note=note)
 
 
 @contextlib.contextmanager
@@ -222,15 +220,11 @@ def prepare_or_interpret(
     """
     known = [v.type for v in (*graph.inputs, *graph.outputs) if isinstance(v.type, TensorType)]
     require_memory(sum(t.nbytes for t in known), "the model's inputs and outputs")
-    try:
-        return prepare()
-    except Exception as error:
-        if not is_unforeseen(error):
-            raise
-        failure, report = describe_failure(error), keep_report(error, graph, options)
-    warn(f"whet failed to compile the model, which runs in the interpreter, slowly ({failure}); "
-         f"{report_hint(report)}")  # fmt: skip
-    reason = f"because whet failed to compile them: {failure}\n{report_hint(report)}"
+    found = attempt(prepare, graph, options)
+    if not isinstance(found, Failure):
+        return found
+    warn(found.warning("compile the model, which runs in the interpreter, slowly"))
+    reason = f"because whet failed to compile them: {found.text}\n{found.hint}"
     return Interpreter(reason).prepare(graph, 1)
 
 

@@ -12,9 +12,9 @@ import platform
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from whet.core.types import Array
 from whet.core.version import VERSION
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, print_graph, stored_arrays
+
+T = TypeVar("T")
 
 KEPT_REPORTS = 20
 """Reports that are kept; beyond it the oldest is removed."""
@@ -110,6 +112,28 @@ def report_hint(report: Path | None) -> str:
     if report is None:
         return "no report could be written: set WHET_STRICT=1 to see where it comes from"
     return f"please report it, with {report} (weights are not in it)"
+
+
+class Failure(NamedTuple):
+    """What went wrong, and where the report of it is."""
+
+    text: str
+    hint: str
+
+    def warning(self, what: str) -> str:
+        """A line about it; `what` says what failed and what happens instead."""
+        return f"whet failed to {what} ({self.text}); {self.hint}"
+
+
+def attempt(do: Callable[[], T], graph: Graph, options: Mapping[str, Any]) -> T | Failure:
+    """What the function gives; where it fails in a way that nobody foresaw, a report is kept."""
+    try:
+        return do()
+    except Exception as error:
+        if not is_unforeseen(error):
+            raise
+        report = keep_report(error, graph, options)
+        return Failure(describe_failure(error), report_hint(report))
 
 
 def internal_error(error: Exception, doing: str, options: Mapping[str, Any]) -> InternalError:
