@@ -251,6 +251,7 @@ def test_presets_are_never_measured(
 
 def test_nothing_is_measured_that_cannot_be_kept(measured: list[Target]) -> None:
     assert calibrated_target(HOST, NO_CACHE) is HOST
+    assert calibrated_target(HOST, FileCache(CacheConfig(dir=None))) is HOST
     assert not measured
 
 

@@ -46,7 +46,7 @@ def calibrated_target(
     Targets that are not this machine stay as they are.  Without a cache nothing is measured:
     kernels would be chosen anew, and perhaps differently, in every process.
     """
-    if target.is_calibrated or not cache.config.enabled or target.key != detect().key:
+    if target.is_calibrated or not cache.keeps or target.key != detect().key:
         return target
     if note is not None:
         note("measuring this machine once (about 2 s)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.workers import compile_objects
 from whet.core.caching import FileCache
+from whet.core.containers import usable_processors
 from whet.core.digest import digest_text
 from whet.core.target import Target
 from whet.ir.program import Buffer
@@ -89,7 +89,7 @@ def compile_all(irs: Sequence[str], target: Target, cache: FileCache) -> list[by
     keys = [digest_text(j.ir, j.triple, j.cpu, j.features, llvm_version()) for j in jobs]
     found = {key: cache.get("object", key) for key in dict.fromkeys(keys)}
     missing = {key: job for key, job in zip(keys, jobs) if found[key] is None}
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_processors()
     for key, made in zip(missing, compile_objects(list(missing.values()), cores)):
         cache.put("object", key, made)
         found[key] = made

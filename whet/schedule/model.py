@@ -309,7 +309,8 @@ def _ways_to_copy(c: Contraction, tiles: int, width: int, target: Target) -> lis
 @lru_cache(maxsize=1024)
 def _spread(count: int) -> list[int]:
     """Block sizes to consider: all divisors, and powers of two."""
-    found = {n for n in range(1, count + 1) if count % n == 0}
+    small = [n for n in range(1, math.isqrt(count) + 1) if count % n == 0]
+    found = {*small, *(count // n for n in small)}
     found |= {min(1 << n, count) for n in range(10)}
     return sorted(found)
 
