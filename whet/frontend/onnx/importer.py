@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from whet.frontend.onnx.convert import (
     Reported,
     Scope,
 )
-from whet.frontend.onnx.declared import check_declared
+from whet.frontend.onnx.declared import check_declared, disagreements
 from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structure
 from whet.frontend.onnx.load import Source, load_model
 from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
@@ -75,10 +75,15 @@ def _import_source(
     NodeConverter(source, GraphBuilder(), Problems()).add_initializers(graph, initial)
     specialised: frozenset[str] = frozenset()
     while True:
+        walk = _Walk(source, bound, initial, specialised)
         try:
-            return _Walk(source, bound, initial, specialised, tuple(notes)).run()
+            made = walk.run()
         except _Specialise as wanted:
             specialised |= wanted.names
+            continue
+        for text in disagreements(walk.disagreeing, [o.name for o in graph.output]):
+            add_note(text)
+        return replace(made, notes=tuple(notes))
 
 
 class _Specialise(Exception):  # noqa: N818 - a signal to the loop above, no error of its own
@@ -128,11 +133,9 @@ class _Walk:
         bound: Mapping[str, Bound],
         initial: ChainMap[str, Converted],
         specialised: frozenset[str],
-        notes: tuple[str, ...],
     ) -> None:
         self.source = source
         self.graph = source.proto.graph
-        self.notes = notes
         self.builder = GraphBuilder()
         self.problems = Problems()
         self.converter = NodeConverter(source, self.builder, self.problems)
@@ -144,6 +147,8 @@ class _Walk:
             self.values[name], structure = self.arguments.add(name, what)
             self.ports.append(Port(name, structure))
         self.declared = {v.name: v.type for v in (*self.graph.value_info, *self.graph.output)}
+        self.disagreeing: dict[str, str] = {}
+        """What is said of the values whose declared shape is not theirs."""
         self.waiting: list[Any] = []
         """Nodes that are left to the next stage, in order."""
         self.pending: set[str] = set()
@@ -169,8 +174,7 @@ class _Walk:
             tuple(self.ports),
             results,
             self.arguments.guards,
-            self.notes,
-            tail,
+            tail=tail,
         )
 
     def _convert(self, node: Any) -> None:
@@ -192,7 +196,9 @@ class _Walk:
             if name:
                 self.values[name] = value
                 if name in self.declared and not isinstance(value, Failed):
-                    check_declared(name, self.declared[name], value)
+                    said = check_declared(name, self.declared[name], value)
+                    if said is not None:
+                        self.disagreeing[name] = said
 
     def _wait(self, node: Any) -> None:
         self.waiting.append(node)
