@@ -97,7 +97,7 @@ def operator_row(cls: type[Op]) -> tuple[str, ...]:
         f"`{cls.name}`",
         ", ".join(f"`{name}`" for name in cls.inputs),
         ", ".join(f"`{text}`" for text in attributes(cls)),
-        "host" if cls.host else ways[0],
+        "host" if cls.host else ways[0] if ways else "bodies",
         str(laws),
         meaning,
     )

@@ -164,7 +164,7 @@ def test_conversions_read_the_callers_array() -> None:
 
 
 def planned(graph: Graph, threads: int) -> list[Step]:
-    return list(graph_steps(graph, TARGET, threads, "real"))
+    return [step for step, _ in graph_steps(graph, TARGET, threads, "real")]
 
 
 def test_many_images_are_converted_where_they_are_used() -> None:

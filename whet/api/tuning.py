@@ -23,11 +23,14 @@ from whet.tune.tuner import Budget, Tuner
 def weighted_tasks(
     graphs: Sequence[Graph], target: Target, threads: int, numerics: Numeric
 ) -> list[WeightedTask]:
-    """The distinct tasks of one or several graphs, with how often each graph has them."""
+    """The distinct tasks of one or several graphs, with how often each graph runs them."""
     steps = [list(graph_steps(graph, target, threads, numerics)) for graph in graphs]
-    first = {s.key: s for graph in reversed(steps) for s in reversed(graph)}
-    counts = [Counter(s.key for s in graph) for graph in steps]
-    order = dict.fromkeys(s.key for graph in steps for s in graph)
+    first = {s.key: s for graph in reversed(steps) for s, _ in reversed(graph)}
+    counts = [Counter[str]() for _ in graphs]
+    for count, found in zip(counts, steps, strict=True):
+        for step, times in found:
+            count[step.key] += times
+    order = dict.fromkeys(s.key for graph in steps for s, _ in graph)
     return [
         WeightedTask(first[key].task, first[key].name, tuple(c[key] for c in counts))
         for key in order

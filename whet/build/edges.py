@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from whet.build.placement import Storage
-from whet.build.plan import AnyStep, LoopStep, Step
+from whet.build.plan import AnyStep, Step
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
 from whet.schedule.slabs import find_slabs
@@ -94,7 +94,7 @@ def _apart(first: Step, step: Step, last: Step, price: Price) -> float:
 
 
 def _storages(step: AnyStep) -> set[Storage]:
-    return set(step.storages if isinstance(step, LoopStep) else step.storages.values())
+    return set(step.storages.values() if isinstance(step, Step) else step.storages)
 
 
 def _source(copy: Step) -> Storage:

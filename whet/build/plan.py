@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from whet.build.control import ControlStep, control_steps
 from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.ops.control import Control
 from whet.schedule.attention import find_attention
 from whet.tasks.expressions import (
     canonical,
@@ -60,7 +62,7 @@ class LoopStep:
         return program_key(self.program)
 
 
-AnyStep = Step | LoopStep
+AnyStep = Step | LoopStep | ControlStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +100,8 @@ def make_plan(graph: Graph) -> Plan:
 def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
     name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     nodes = tuple(group.nodes)
+    if group.opaque and isinstance(group.nodes[0].op, Control):
+        return control_steps(group.nodes[0], placement, name, make_plan, _copy_step)
     if group.opaque:
         return [_loop_step(group.nodes[0], placement, name)]
     outputs = group.outputs(graph)

@@ -13,6 +13,7 @@ from whet.core.types import Array
 from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
 from whet.frontend.onnx.convert import (
     Deferred,
+    DeferredInside,
     NodeConverter,
     Reported,
     Scope,
@@ -22,6 +23,7 @@ from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structur
 from whet.frontend.onnx.load import Source, load_model
 from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
 from whet.frontend.onnx.problems import Failed, Problems
+from whet.frontend.onnx.splice import Splicer
 from whet.frontend.onnx.staging import Tail, rest_of_model
 from whet.frontend.onnx.structure import (
     check_structure,
@@ -48,15 +50,16 @@ def import_model(
     """
     source = load_model(model)
     check_structure(source.proto)
-    return _import_source(source, {}, inputs or {}, note)
+    return _import_source(source, None, inputs or {}, note)
 
 
 def _import_source(
     source: Source,
-    known: Mapping[str, Constant],
+    known: Mapping[str, Constant] | None,
     given: Mapping[str, Any],
     note: Note | None = None,
 ) -> ImportedModel:
+    """The model of a source; `known` are constants of the stage before, None for the first."""
     notes: list[str] = []
 
     def add_note(text: str) -> None:
@@ -71,11 +74,11 @@ def _import_source(
     # An initializer may also be listed as an input: it is one only if the caller says so.
     infos = [i for i in graph.input if i.name not in constants or i.name in given]
     bound = bind_inputs(infos, given, add_note)
-    initial: ChainMap[str, Converted] = ChainMap(dict(known))
+    initial: ChainMap[str, Converted] = ChainMap(dict(known or {}))
     NodeConverter(source, GraphBuilder(), Problems()).add_initializers(graph, initial)
     specialised: frozenset[str] = frozenset()
     while True:
-        walk = _Walk(source, bound, initial, specialised)
+        walk = _Walk(source, bound, initial, specialised, is_first=known is None)
         try:
             made = walk.run()
         except _Specialise as wanted:
@@ -133,8 +136,10 @@ class _Walk:
         bound: Mapping[str, Bound],
         initial: ChainMap[str, Converted],
         specialised: frozenset[str],
+        *,
+        is_first: bool,
     ) -> None:
-        self.source = source
+        self.source, self.is_first = source, is_first
         self.graph = source.proto.graph
         self.builder = GraphBuilder()
         self.problems = Problems()
@@ -146,6 +151,12 @@ class _Walk:
         for name, what in bound.items():
             self.values[name], structure = self.arguments.add(name, what)
             self.ports.append(Port(name, structure))
+        self.splicer = Splicer(
+            source.proto,
+            self.values,
+            lambda graph: self.converter.add_initializers(graph, self.values),
+            self._convert,
+        )
         self.declared = {v.name: v.type for v in (*self.graph.value_info, *self.graph.output)}
         self.disagreeing: dict[str, str] = {}
         """What is said of the values whose declared shape is not theirs."""
@@ -183,6 +194,11 @@ class _Walk:
             return
         try:
             results = self.converter.convert(node, self.scope)
+        except DeferredInside:
+            problem = self.splicer.splice(node)
+            if problem is None:
+                return
+            results = self.converter.report(node, self.scope, Unsupported(problem))
         except Deferred:
             self._wait(node)
             return
@@ -215,11 +231,16 @@ class _Walk:
         if bound and all(b.may_be_specialised for b in bound.values()):
             missing = [n for n, b in bound.items() if b.example is None]
             if missing:
-                _fail_without_value(node, missing)
+                shown = ", ".join(f"'{n}'" for n in missing)
+                _fail_without_value(node, shown, f"give an example array for {shown}")
             raise _Specialise(names)
         read = [self.values[name] for name in names_read(node)]
-        if not any(isinstance(v, Result) for v in _tensors(read)):
-            _fail_without_value(node, [n for n, b in bound.items() if not b.may_be_specialised])
+        if any(isinstance(v, Result) for v in _tensors(read)):
+            return
+        large = [f"'{n}' ({b.type})" for n, b in bound.items() if not b.may_be_specialised]
+        # What a later stage takes is nothing that a user knows.
+        shown = ", ".join(large) if self.is_first else "numbers that the model computes"
+        _fail_without_value(node, shown, "integers and a few other numbers can determine a shape")
 
     def _tail(self, names: Sequence[str]) -> tuple[Tail, tuple[Value, ...], tuple[str, ...]]:
         """What is left for the next stage, and what this one must compute for it."""
@@ -254,12 +275,11 @@ class _Walk:
         return tuple(outputs), tuple(labels), ports
 
 
-def _fail_without_value(node: Any, names: Sequence[str]) -> None:
-    shown = ", ".join(f"'{n}'" for n in names)
+def _fail_without_value(node: Any, names: str, hint: str) -> None:
     fail(
         "WH2005",
-        f"a shape in {describe(node)} depends on the value of {shown or 'its inputs'}",
-        hint=f"give an example array for {shown}" if names else None,
+        f"a shape in {describe(node)} depends on the value of {names}",
+        hint=hint,
         kind=ModelError,
     )
 
