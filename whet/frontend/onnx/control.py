@@ -47,12 +47,7 @@ def if_(c: Context) -> Converted:
         c.unsupported("the condition is not a single value")
     c.require_types(condition.tensor_type.dtype == bool_, "the condition is no truth value")
     try:
-        then, other = (c.close_subgraph(c.attr(name)) for name in ("then_branch", "else_branch"))
-    except NeedsValue:
-        # What a branch needs to know stands outside: it must be seen there.
-        for name in ("then_branch", "else_branch"):
-            c.run_subgraph(c.attr(name), ())
-        raise NeedsValue(condition) from None
+        then, other = _closed_branches(c, condition)
     except Deferred:
         raise NeedsValue(condition) from None
     except ModelError as error:
@@ -69,6 +64,21 @@ def if_(c: Context) -> Converted:
     if len(nodes) <= MOST_CHEAP_NODES and all(isinstance(n.op, CHEAP) for n in nodes):
         return op.expand(c.builder, condition, *values)
     return c.results(op, condition, *values)
+
+
+def _closed_branches(c: Context, condition: Value) -> tuple[ClosedGraph, ClosedGraph]:
+    """Both branches; `NeedsValue` where one needs to know a value from outside."""
+    branches = (c.attr("then_branch"), c.attr("else_branch"))
+    try:
+        return c.close_subgraph(branches[0]), c.close_subgraph(branches[1])
+    except NeedsValue:
+        try:
+            # In the open the value can be seen, instead of what stands for it.
+            for graph in branches:
+                c.run_subgraph(graph, ())
+        except NeedsValue as need:
+            raise NeedsValue(need.value, *need.others, condition) from need
+        raise NeedsValue(condition) from None
 
 
 def _branch_body(branch: ClosedGraph, values: tuple[Value, ...]) -> GraphBody:

@@ -203,8 +203,10 @@ class _Walk:
             self._wait(node)
             return
         except NeedsValue as need:
-            self._specialise(node, need.value)
-            self._wait(node)
+            if any(self._may_wait_for(node, v) for v in (need.value, *need.others)):
+                self._wait(node)
+            elif self.splicer.splice(node) is not None:
+                self._fail_without(node, need.value)
             return
         except (Unsupported, Reported) as reason:
             results = self.converter.report(node, self.scope, reason)
@@ -220,27 +222,38 @@ class _Walk:
         self.waiting.append(node)
         self.pending.update(name for name in node.output if name)
 
-    def _specialise(self, node: Any, value: Value) -> None:
-        """Start again with the inputs behind the value fixed; returns if that is no option.
+    def _may_wait_for(self, node: Any, value: Value) -> bool:
+        """Start again with the inputs behind the value fixed, if they can be.
 
-        It is none when the value depends on data: then a later stage knows the value, unless
+        They cannot when the value depends on data: then a later stage knows the value, unless
         this node reads nothing but inputs, so that a later stage would know no more.
         """
-        names = _inputs_behind(value)
-        bound = {n: self.arguments.tensors[n] for n in sorted(names)}
+        bound = self._tensors_behind(value)
         if bound and all(b.may_be_specialised for b in bound.values()):
-            missing = [n for n, b in bound.items() if b.example is None]
-            if missing:
-                shown = ", ".join(f"'{n}'" for n in missing)
-                _fail_without_value(node, shown, f"give an example array for {shown}")
-            raise _Specialise(names)
+            missing = [b for b in bound.values() if not b.is_known]
+            if not missing:
+                raise _Specialise(frozenset(bound))
+            if not any(b.type.dtype.is_float for b in missing):
+                return False  # integers that are asked for are sizes
         read = [self.values[name] for name in names_read(node)]
-        if any(isinstance(v, Result) for v in _tensors(read)):
-            return
+        return any(isinstance(v, Result) for v in _tensors(read))
+
+    def _tensors_behind(self, value: Value) -> dict[str, BoundTensor]:
+        return {n: self.arguments.tensors[n] for n in sorted(_inputs_behind(value))}
+
+    def _fail_without(self, node: Any, value: Value) -> None:
+        bound = self._tensors_behind(value)
+        missing = [f"'{n}'" for n, b in bound.items() if b.may_be_specialised and not b.is_known]
         large = [f"'{n}' ({b.type})" for n, b in bound.items() if not b.may_be_specialised]
-        # What a later stage takes is nothing that a user knows.
-        shown = ", ".join(large) if self.is_first else "numbers that the model computes"
-        _fail_without_value(node, shown, "integers and a few other numbers can determine a shape")
+        names = ", ".join(large or missing)
+        fail(
+            "WH2005",
+            f"a shape in {describe(node)} depends on the value of "
+            # What a later stage takes is nothing that a user knows.
+            f"{names if self.is_first else 'numbers that the model computes'}",
+            hint=f"give an example array for {names}" if self.is_first and not large else None,
+            kind=ModelError,
+        )
 
     def _tail(self, names: Sequence[str]) -> tuple[Tail, tuple[Value, ...], tuple[str, ...]]:
         """What is left for the next stage, and what this one must compute for it."""
@@ -273,15 +286,6 @@ class _Walk:
 
         ports = tuple(Port(name, place(name, self.values[name])) for name in names)
         return tuple(outputs), tuple(labels), ports
-
-
-def _fail_without_value(node: Any, names: str, hint: str) -> None:
-    fail(
-        "WH2005",
-        f"a shape in {describe(node)} depends on the value of {names}",
-        hint=hint,
-        kind=ModelError,
-    )
 
 
 def _inputs_behind(value: Value) -> frozenset[str]:

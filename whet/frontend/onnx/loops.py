@@ -33,8 +33,9 @@ def run_body(c: Context, graph: Any, own: Sequence[Value], inputs: Sequence[Inpu
     try:
         return c.run_subgraph(graph, own)
     except NeedsValue as need:
-        if not depends_on(need.value, inputs):
-            raise
+        steady = [v for v in (need.value, *need.others) if not depends_on(v, inputs)]
+        if steady:
+            raise NeedsValue(*steady) from need
         raise BodyProblem(
             "a shape in its body depends on values that change from round to round"
         ) from need

@@ -39,10 +39,13 @@ class Unsupported(Exception):  # noqa: N818 - a signal to the importer, no error
 
 
 class NeedsValue(Exception):  # noqa: N818 - a signal to the importer, no error of its own
-    """A converter needs the numbers behind a value that is not constant."""
+    """A converter needs the numbers behind a value that is not constant.
 
-    def __init__(self, value: Value) -> None:
-        self.value = value
+    Knowing one of `others` instead, in order of preference, would do as well.
+    """
+
+    def __init__(self, value: Value, *others: Value) -> None:
+        self.value, self.others = value, others
 
 
 @dataclass(frozen=True, slots=True)
