@@ -204,7 +204,12 @@ def test_nested_loops_and_branches():
             r"state 0 changes from f32\[3\] to f32\[6\], and the number of rounds depends on data",
         ),
         (
-            [node("Cast", "n", "size", to=I64), node("Expand", "v size", "next")],
+            [
+                node("Unsqueeze", "n first", "size"),
+                node("Expand", "one size", "wide"),
+                node("ReduceSum", "wide", "ones", keepdims=0),
+                node("Add", "v ones", "next"),
+            ],
             tensor("v"),
             "a shape in its body depends on values that change from round to round",
         ),
@@ -215,14 +220,28 @@ def test_what_is_missing_is_said_truthfully(nodes, state, reason):
         [*nodes, node("ReduceSum", "next", "sum", keepdims=0), node("Less", "sum hundred", "goes")],
         [*ROUND[:2], state],
         [tensor("goes", [], BOOL), tensor("next")],
-        NUMBERS,
+        {"first": np.array([0]), **NUMBERS},
     )
     made = model([node("Loop", "_ c x", "y", body=body)],
                  [tensor("x", [3]), tensor("c", [], BOOL)], [tensor("y")])  # fmt: skip
     with pytest.raises(UnsupportedError) as raised:
-        import_model(made)
+        import_model(made, {"c": np.array(True)})
     assert not raised.value.hint
     assert re.search(reason, raised.value.details[0])
+
+
+def test_a_growing_state_and_a_number_of_rounds_from_data_are_stages():
+    body = graph(
+        [node("Concat", "v x", "next", axis=0), node("Identity", "cond", "goes")],
+        [*ROUND[:2], tensor("v")],
+        [tensor("goes", [], BOOL), tensor("next")],
+    )
+    made = model(
+        [node("ArgMax", "x", "count", keepdims=0), node("Loop", "count _ x", "y", body=body)],
+        [tensor("x", [3])],
+        [tensor("y")],
+    )
+    same_as_onnxruntime(made, x=X)
 
 
 def test_a_loop_that_never_ends_is_refused():

@@ -117,9 +117,13 @@ def loop(c: Context) -> Converted:
         return closed_loop(c)
     except BodyProblem as problem:
         many = unrolled(c, MAX_ROUNDS)
-        if many is None:
-            raise Unsupported(str(problem)) from problem
-        return many
+        if many is not None:
+            return many
+        unknown = [v for v in (c.optional(0), c.optional(1))
+                   if v is not None and not isinstance(v, Constant)]  # fmt: skip
+        if unknown and not problem.ends_by_data:
+            raise NeedsValue(unknown[0]) from problem
+        raise Unsupported(str(problem)) from problem
 
 
 FEW_ROUNDS = 16

@@ -24,7 +24,14 @@ MAX_STEPS = 1 << 24
 
 
 class BodyProblem(Exception):  # noqa: N818 - a signal to the converters, no error of its own
-    """Why a body cannot be converted once for all rounds."""
+    """Why a body cannot be converted once for all rounds.
+
+    `ends_by_data` if it is known that constants cannot tell how many rounds there are.
+    """
+
+    def __init__(self, reason: str, *, ends_by_data: bool = False) -> None:
+        super().__init__(reason)
+        self.ends_by_data = ends_by_data
 
 
 def run_body(c: Context, graph: Any, own: Sequence[Value], inputs: Sequence[Input]) -> tuple[
@@ -100,7 +107,8 @@ def closed_loop(c: Context) -> tuple[Value, ...]:
         if old.type != new.type:
             raise BodyProblem(
                 f"state {n} changes from {old.type} to {new.type}, and the number of rounds "
-                "depends on data"
+                "depends on data",
+                ends_by_data=not isinstance(onward, Constant),
             )
     count, going = c.optional(0), c.optional(1)
     always = isinstance(onward, Constant) and bool(onward.array.all())
