@@ -13,7 +13,7 @@ import numpy as np
 from whet.core.dtypes import bool_
 from whet.core.errors import ModelError
 from whet.frontend.onnx.convert import Deferred
-from whet.frontend.onnx.loops import BodyProblem, closed_loop, unrolled
+from whet.frontend.onnx.loops import MAX_UNROLLED, BodyProblem, closed_loop, unrolled
 from whet.frontend.onnx.mapping import (
     ClosedGraph,
     Context,
@@ -34,6 +34,8 @@ CHEAP = (Elementwise, Expand, Reshape, Slice, Transpose)
 """Operators that cost little and cannot fail."""
 MOST_CHEAP_NODES = 8
 """Branches of no more nodes than this, all of them cheap, are computed both."""
+FEW_ROUNDS = 16
+"""How many rounds are written out where there is another way."""
 
 
 # ------------------------------------------------------------------------------------------ If
@@ -116,7 +118,7 @@ def loop(c: Context) -> Converted:
     try:
         return closed_loop(c)
     except BodyProblem as problem:
-        many = unrolled(c, MAX_ROUNDS)
+        many = unrolled(c, MAX_UNROLLED)
         if many is not None:
             return many
         unknown = [v for v in (c.optional(0), c.optional(1))
@@ -124,8 +126,3 @@ def loop(c: Context) -> Converted:
         if unknown and not problem.ends_by_data:
             raise NeedsValue(unknown[0]) from problem
         raise Unsupported(str(problem)) from problem
-
-
-FEW_ROUNDS = 16
-MAX_ROUNDS = 4096
-"""How many rounds are unrolled where that is one way, and where it is the only one."""

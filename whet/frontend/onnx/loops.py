@@ -19,6 +19,8 @@ from whet.ops.loop import CollectingLoop, WhileLoop
 from whet.ops.movement import Reshape
 from whet.ops.scan import Scan
 
+MAX_UNROLLED = 4096
+"""How many rounds are written out where there is no other way."""
 MAX_STEPS = 1 << 24
 """How often a loop may run whose number of rounds is known."""
 

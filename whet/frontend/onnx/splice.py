@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from whet.frontend.onnx.loops import MAX_UNROLLED
 from whet.frontend.onnx.mapping import Converted
 from whet.frontend.onnx.structure import (
     function_key,
@@ -24,8 +25,6 @@ from whet.frontend.onnx.structure import (
     subgraphs,
 )
 from whet.graph.graph import Constant
-
-MAX_ROUNDS = 4096
 
 
 class Splicer:
@@ -90,8 +89,8 @@ class Splicer:
         items: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
         number, prefix = 0, self._prefix(node)
         while count is None or number < int(count.array):
-            if number == MAX_ROUNDS:
-                return f"a loop of more than {MAX_ROUNDS} rounds"
+            if number == MAX_UNROLLED:
+                return f"a loop of more than {MAX_UNROLLED} rounds"
             if going:
                 goes = self._known(going)
                 if goes is None:
