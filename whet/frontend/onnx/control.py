@@ -12,7 +12,6 @@ import numpy as np
 
 from whet.core.dtypes import bool_
 from whet.core.errors import ModelError
-from whet.frontend.onnx.convert import Deferred
 from whet.frontend.onnx.loops import MAX_UNROLLED, BodyProblem, closed_loop, unrolled
 from whet.frontend.onnx.mapping import (
     ClosedGraph,
@@ -23,6 +22,7 @@ from whet.frontend.onnx.mapping import (
     array_of,
     maps,
 )
+from whet.frontend.onnx.signals import Deferred
 from whet.graph.body import GraphBody, fresh_inputs, whole_body
 from whet.graph.graph import Constant, Value, topological
 from whet.ops.base import DynamicType

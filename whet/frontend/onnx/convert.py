@@ -32,6 +32,7 @@ from whet.frontend.onnx.mapping import (
     find_converter,
 )
 from whet.frontend.onnx.problems import Failed, Problems, failed_outputs
+from whet.frontend.onnx.signals import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.structure import (
     MAX_DEPTH,
     describe,
@@ -54,18 +55,6 @@ real model, and what stops a small file from describing an endless one."""
 
 
 UNKNOWN = "the operator is not supported"
-
-
-class Deferred(Exception):  # noqa: N818 - a signal to the importer, no error of its own
-    """The node reads a value whose shape is known only when the model runs."""
-
-
-class DeferredInside(Deferred):
-    """A node inside the node, in a subgraph or function, reads such a value."""
-
-
-class Reported(Exception):  # noqa: N818 - a signal to the importer, no error of its own
-    """The node cannot be converted because of parts that are reported already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,13 @@ from typing import Any
 from whet.core.errors import ModelError, UnsupportedError, fail
 from whet.core.types import Array
 from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
-from whet.frontend.onnx.convert import (
-    Deferred,
-    DeferredInside,
-    NodeConverter,
-    Reported,
-    Scope,
-)
+from whet.frontend.onnx.convert import NodeConverter, Scope
 from whet.frontend.onnx.declared import check_declared, disagreements
 from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structure
 from whet.frontend.onnx.load import Source, load_model
 from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
 from whet.frontend.onnx.problems import Failed, Problems
+from whet.frontend.onnx.signals import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.splice import Splicer
 from whet.frontend.onnx.staging import Tail, rest_of_model
 from whet.frontend.onnx.structure import (
@@ -32,6 +27,7 @@ from whet.frontend.onnx.structure import (
     opset_versions,
 )
 from whet.frontend.onnx.tensors import Foreign
+from whet.frontend.onnx.tracing import inputs_behind
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Graph, Input, Result, Value
 
@@ -239,7 +235,7 @@ class _Walk:
         return any(isinstance(v, Result) for v in _tensors(read))
 
     def _tensors_behind(self, value: Value) -> dict[str, BoundTensor]:
-        return {n: self.arguments.tensors[n] for n in sorted(_inputs_behind(value))}
+        return {n: self.arguments.tensors[n] for n in sorted(v.name for v in inputs_behind(value))}
 
     def _fail_without(self, node: Any, value: Value) -> None:
         bound = self._tensors_behind(value)
@@ -286,23 +282,6 @@ class _Walk:
 
         ports = tuple(Port(name, place(name, self.values[name])) for name in names)
         return tuple(outputs), tuple(labels), ports
-
-
-def _inputs_behind(value: Value) -> frozenset[str]:
-    """The names of the inputs that a value depends on."""
-    names: set[str] = set()
-    seen: set[Value] = set()
-    stack = [value]
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if isinstance(v, Input):
-            names.add(v.name)
-        elif isinstance(v, Result):
-            stack.extend(v.node.inputs)
-    return frozenset(names)
 
 
 def _tensors(values: Sequence[Converted]) -> list[Value]:

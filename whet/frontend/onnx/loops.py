@@ -8,11 +8,13 @@ from typing import Any
 
 from whet.core.dtypes import bool_, i64
 from whet.core.types import TensorType
-from whet.frontend.onnx.convert import Deferred, is_dynamic
+from whet.frontend.onnx.convert import is_dynamic
 from whet.frontend.onnx.mapping import Context, Converted, NeedsValue
 from whet.frontend.onnx.sequence import stack
+from whet.frontend.onnx.signals import Deferred
+from whet.frontend.onnx.tracing import depends_on
 from whet.graph.body import close_body, fresh_inputs
-from whet.graph.graph import Constant, Input, Result, Value
+from whet.graph.graph import Constant, Input, Value
 from whet.ops.arithmetic import Add
 from whet.ops.logic import Less, LogicalAnd
 from whet.ops.loop import CollectingLoop, WhileLoop
@@ -50,19 +52,6 @@ def run_body(c: Context, graph: Any, own: Sequence[Value], inputs: Sequence[Inpu
         ) from need
     except Deferred as signal:
         raise BodyProblem("a shape in its body depends on data") from signal
-
-
-def depends_on(value: Value, inputs: Sequence[Input]) -> bool:
-    """Whether a value is computed from one of the inputs."""
-    wanted, seen, waiting = set(inputs), set[Value](), [value]
-    while waiting:
-        v = waiting.pop()
-        if v in wanted:
-            return True
-        if v not in seen and isinstance(v, Result):
-            waiting += v.node.inputs
-        seen.add(v)
-    return False
 
 
 # ------------------------------------------------------------------------------------ unrolled
