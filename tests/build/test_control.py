@@ -13,6 +13,7 @@ from whet.api.tuning import weighted_tasks
 from whet.build.control import ControlStep, inner_steps
 from whet.build.plan import make_plan
 from whet.core.dtypes import DType, bool_, f16, f32, i64
+from whet.core.errors import OperatorError
 from whet.core.target import detect
 from whet.core.types import TensorType
 from whet.graph.body import close_body, fresh_inputs, whole_body
@@ -192,6 +193,24 @@ def test_loops_of_unknown_length(rounds: int, starts: bool) -> None:
     arrays = (np.array(starts), np.array(rounds), normal(37), normal(37))
     check_native(graph, arrays, f"{rounds} rounds")
     only_native(graph)
+
+
+def test_an_index_outside_its_tensor_ends_a_loop() -> None:
+    """It would go on forever: the condition is read with the same index."""
+    b = GraphBuilder()
+    types = (t(dtype=i64), t(3, dtype=bool_))
+
+    def step(n: Value, flags: Value) -> tuple[Value, ...]:
+        return b.one(Gather(0), flags, n), b.one(Add(), n, b.constant(np.int64(1)))
+
+    going, n = b.constant(np.array(True)), b.input("n", types[0])
+    flags = b.input("flags", types[1])
+    graph = graph_of(b.results(WhileLoop(b.body(types, step), 1), going, n, flags), n, flags)
+    executable = native(graph)
+    (last,) = executable((np.array(0), np.array([True, False, True])))
+    assert last == 2
+    with pytest.raises(OperatorError, match="WH1302"):
+        executable((np.array(0), np.array([True, True, True])))
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 5])

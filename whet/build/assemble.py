@@ -154,6 +154,7 @@ class _Table:
                     arrays.append((len(self.slots), slot.at))
                 self.slots.append(slot)
             if isinstance(call, ControlCall):
+                self.slots.append(Slot("status", 0))
                 made.append(FlowCall(self.flow(call, start)))
                 continue
             made.append(TableCall(call.kernel.symbol, start))

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ControlStep:
-    """A loop or branch, the plans of its bodies, and the storages behind the addresses in it."""
+    """A loop or branch, the plans of its bodies, and the storages behind the addresses in it.
+
+    The address of the status follows those of the storages.
+    """
 
     flow: Flow
     bodies: tuple[Plan, ...]
@@ -178,8 +181,9 @@ def _while(node: Node, op: WhileLoop, body: BodyGraph, found: _Memory) -> While:
         if number >= op.states
     )
     flag = Place(Storage("arena", 1, bool_, node.results[0]), (), 0)
-    going = found.address(found.read(node.inputs[0]))
-    return While(going, outputs, found.address(flag), states, pieces)
+    going, following = found.address(found.read(node.inputs[0])), found.address(flag)
+    status = Address(len(found.storages))  # behind all others
+    return While(going, outputs, following, status, states, pieces)
 
 
 def _choose(node: Node, graphs: Sequence[BodyGraph], found: _Memory) -> Choose:

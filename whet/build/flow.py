@@ -64,12 +64,14 @@ class Repeat:
 class While:
     """A body that runs while the byte at `going` is not zero.
 
-    The body gives that byte as array number `flag`, at `next_going`.
+    The body gives that byte as array number `flag`, at `next_going`.  A `status` that is not
+    zero ends the loop too: after an index outside its tensor nothing says that it ever would.
     """
 
     going: Address
     flag: int
     next_going: Address
+    status: Address
     states: tuple[State, ...]
     pieces: tuple[Piece, ...]
 
@@ -211,7 +213,7 @@ def _while(code: _Code, flow: While, body: str) -> None:
     places = [
         [code.pointer(a) for a in (s.initial, s.final, *s.turns)] for s in flow.states
     ]  # fmt: skip
-    flag = code.pointer(flow.next_going)
+    flag, status = code.pointer(flow.next_going), code.pointer(flow.status)
     code.put(flow.flag, arrays, flag)
     for piece in flow.pieces:
         code.put(piece.array, arrays, code.pointer(piece.base))
@@ -230,8 +232,10 @@ def _while(code: _Code, flow: While, body: str) -> None:
         code.do(f"%new{n} = select i1 %odd, ptr {odd_turn}, ptr {even_turn}")
         code.put(state.given, arrays, f"%new{n}")
     code.do(f"call void @{body}(ptr %table, ptr {arrays})")
-    code.do(f"%flag = load i8, ptr {flag}, align 1")
-    code.do("%onward = icmp ne i8 %flag, 0")
+    onward = code.truth(flag)
+    problem = code.let(f"load i64, ptr {status}, align 8")
+    sound = code.let(f"icmp eq i64 {problem}, 0")
+    code.do(f"%onward = and i1 {onward}, {sound}")
     code.do("br label %head")
     code.label("done")
     for n, (state, (_, final, *_)) in enumerate(zip(flow.states, places)):
