@@ -16,6 +16,7 @@ from whet.build.placement import Place, Placement, Storage
 from whet.core.dtypes import bool_
 from whet.core.types import Shape
 from whet.graph.graph import Graph, Node, Value
+from whet.ir.program import Buffer
 from whet.ops.branch import Branch
 from whet.ops.control import Control
 from whet.ops.loop import WhileLoop
@@ -104,9 +105,15 @@ class _Memory:
             strides.insert(axis, t.size // t.shape[axis])
         return Place(Storage("arena", t.size, t.dtype, value), tuple(strides), 0)
 
+    def placed(self, value: Value) -> Place:
+        """Where a value lies; all its elements are there."""
+        t, place = value.tensor_type, self.placement.places[value]
+        place.storage.demand(Buffer(self.name, t.shape, t.dtype, place.strides, place.offset))
+        return place
+
     def read(self, value: Value, axis: int | None = None) -> Place:
         """A value whose slices along the axis (or which as a whole) lie in rows."""
-        place = self.placement.places[value]
+        place = self.placed(value)
         if _in_rows(value.tensor_type.shape, place, axis):
             return place
         near = self.fresh(value, axis)
@@ -115,7 +122,7 @@ class _Memory:
 
     def written(self, value: Value, axis: int | None = None) -> Place:
         """The same for a value that the step computes."""
-        place = self.placement.places[value]
+        place = self.placed(value)
         if _in_rows(value.tensor_type.shape, place, axis):
             return place
         near = self.fresh(value, axis)
