@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from whet.build.control import ControlStep, control_steps
 from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
 from whet.build.prices import Price
@@ -13,6 +14,7 @@ from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.ops.control import Control
 from whet.schedule.attention import find_attention
 from whet.tasks.expressions import (
     canonical,
@@ -70,7 +72,7 @@ class LoopStep:
         return program_key(self.program)
 
 
-AnyStep = Step | LoopStep
+AnyStep = Step | LoopStep | ControlStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,14 @@ def make_plan(graph: Graph, price: Price) -> Plan:
         for v in placement.arriving
         if v.tensor_type.size
     ]
-    steps += [step for group in groups for step in _group_steps(graph, group, placement)]
+    for group in groups:
+        first = group.nodes[0]
+        if isinstance(first.op, Control):
+            name = graph.names.get(first, first.op.name)
+            inner = lambda body: make_plan(body, price)
+            steps += control_steps(first, placement, name, inner, _copy_step)
+        else:
+            steps += _group_steps(graph, group, placement)
     steps += [
         _copy_step(placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
