@@ -116,7 +116,7 @@ def make_plan(graph: Graph, price: Price) -> Plan:
             inner = lambda body: make_plan(body, price)
             steps += control_steps(first, placement, name, inner, _copy_step)
         else:
-            steps += _group_steps(graph, group, placement)
+            steps += group_steps(graph, group, placement)
     steps += [
         _copy_step(placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
@@ -125,7 +125,8 @@ def make_plan(graph: Graph, price: Price) -> Plan:
     return Plan(graph, tuple(steps), placement, tuple(others))
 
 
-def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+    """The steps of a group: one, or one for every phase of its only stage."""
     name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     nodes = tuple(group.nodes)
     if group.opaque:
@@ -248,12 +249,12 @@ def _rows_kept(
     merged = Group([node for group in chain for node in group.nodes])
     if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in chain[-1].nodes):
         return None
-    together = _group_steps(graph, merged, placement)
+    together = group_steps(graph, merged, placement)
     if len(together) != 1 or not isinstance(together[0], Step):
         return None
     if find_attention(together[0].task) is None:
         return None
-    steps = [s for group in chain for s in _group_steps(graph, group, placement)]
+    steps = [s for group in chain for s in group_steps(graph, group, placement)]
     apart = [s for s in steps if isinstance(s, Step)]
     return (together[0], apart) if len(apart) == len(steps) else None
 
