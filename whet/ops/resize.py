@@ -112,7 +112,7 @@ class Resize(Op):
     Every axis is listed: `shape` and `scales` of the result, and for `tf_crop_and_resize` the
     part of each axis that is read (`roi`: all starts, then all ends, as fractions); there,
     positions beyond the input have the value `extrapolation`.  Integers are interpolated in
-    f64 and cut off, but for rounding errors, or with `antialias` rounded.
+    f64 and cut off, but for rounding errors, or with `antialias` in f32 and rounded.
     """
 
     shape: tuple[int, ...]
@@ -157,10 +157,12 @@ class Resize(Op):
         )
 
     def _work_dtype(self, dtype: DType) -> DType:
-        """Nearest only copies; the rest is computed in f64 or f32."""
+        """Nearest only copies; the rest is computed in f64 or f32, averages as others do."""
         if self.mode == "nearest" or dtype == f64:
             return dtype
-        return compute_dtype(dtype) if dtype.is_float else f64
+        if dtype.is_float:
+            return compute_dtype(dtype)
+        return f32 if self.antialias else f64
 
     def _rounds(self, dtype: DType) -> bool:
         """Averages of integers are rounded, as image libraries do."""
