@@ -78,6 +78,12 @@ class Target:
         """The target with these measured constants added or replaced."""
         return dataclasses.replace(self, calibration={**self.calibration, **constants})
 
+    def missing_on(self, machine: Target) -> tuple[str, ...]:
+        """What code for this target needs and the machine does not have."""
+        if self.triple != machine.triple:
+            return (self.triple.split("-")[0],)
+        return tuple(f for f in self.features if f not in machine.features)
+
     def to_json(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return json.dumps({**fields, "calibration": dict(self.calibration)}, indent=1)
@@ -217,6 +223,7 @@ def _x86_preset(cpu: str, bits: int, registers: int) -> Target:
 
 
 PRESETS: Mapping[str, Target] = {
+    "x86-64-v2": _x86_preset("x86-64-v2", 128, 16),
     "x86-64-v3": _x86_preset("x86-64-v3", 256, 16),
     "x86-64-v4": _x86_preset("x86-64-v4", 512, 32),
     "aarch64-neon": Target(
