@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.build.test_calls import layered_graph
+from tests.targets import HOST
 from whet.build import planning
 from whet.build.native import NativeExecutable, build
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
-from whet.core.target import detect
 from whet.graph.interpret import interpret
 from whet.ops.base import Numeric
 
@@ -25,7 +25,7 @@ def cache(tmp_path: Path) -> FileCache:
 
 
 def built(cache: FileCache, *, numerics: Numeric = "real", threads: int = 1) -> NativeExecutable:
-    return build(layered_graph(), detect(), threads, cache, numerics=numerics)
+    return build(layered_graph(), HOST, threads, cache, numerics=numerics)
 
 
 def check_result(executable: NativeExecutable) -> None:

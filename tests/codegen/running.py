@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.targets import HOST
 from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
 from whet.codegen.llvm.compile import Library
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
-from whet.core.target import Target, detect
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import Program
 
@@ -26,7 +27,7 @@ def run_native(
     target: Target | None = None,
 ) -> list[Array]:
     """The outputs of the program; memory is filled with ones in all bits before."""
-    target = target or detect()
+    target = target or HOST
     module = Module(target)
     emit_program(program, module, {} if checked else None)
     library = Library(compile_all([module.text(), SERIAL_POOL], target, NO_CACHE))

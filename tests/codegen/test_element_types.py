@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import run_native
+from tests.targets import HOST
 from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
 from whet.codegen.llvm.compile import Library
@@ -18,7 +19,8 @@ from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.support import DTYPES
 from whet.core.dtypes import DType, bf16, f16, f32, parse_dtype
 from whet.core.errors import NoCodeError, WhetError
-from whet.core.target import PRESETS, Target, detect
+from whet.core.foreign import missing_here
+from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.expr import Expr, Var, as_expr, binary, call, cast, select
 from whet.ir.functions import FUNCTIONS, INFIX
@@ -35,7 +37,7 @@ TARGET_NAMES = [t.name for t in TARGETS]
 
 
 here = pytest.mark.parametrize(
-    "target", [t for t in TARGETS if not t.missing_on(detect())], ids=lambda t: t.name
+    "target", [t for t in TARGETS if not missing_here(t)], ids=lambda t: t.name
 )
 
 
@@ -95,7 +97,7 @@ def test_nothing_is_called_that_does_not_exist(target: Target, name: str) -> Non
 
 def test_code_that_calls_what_does_not_exist_is_not_loaded() -> None:
     text = "declare void @no_such()\ndefine void @f() {\n call void @no_such()\n ret void\n}"
-    objects = compile_all([text], detect(), NO_CACHE)
+    objects = compile_all([text], HOST, NO_CACHE)
     with pytest.raises(WhetError, match="WH1304 generated code calls no_such, which nothing"):
         Library(objects)
     Library(objects, {"no_such": 1})  # nothing calls it here

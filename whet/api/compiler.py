@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
-from whet.api.engine import Engine, Native, default_engine
+from whet.api.engine import Engine, Native, default_engine, target_name
 from whet.api.originals import (
     GetGraph,
     collect_released,
@@ -68,7 +68,7 @@ def compile(
     inputs: Mapping[str, Any] | None = None,
     threads: int | None = None,
     budget: float | str = 0,
-    target: str = "cpu",
+    target: str | None = None,
     numerics: str = "real",
     *,
     note: Note | None = None,
@@ -79,21 +79,23 @@ def compile(
     `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
     shapes depend on values; `threads` defaults to one per core; `budget` is the time to search
-    for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites that
-    change rounding.  `note` receives messages, which go to the logger `whet` otherwise, and
+    for faster kernels, in seconds or as text ("10m"); `target` is the processor to build for,
+    `cpu` (this machine) or the name of a preset (`x86-64-v3`), as settings say by default, and a
+    model for another processor can be stored and not called; `numerics="exact"` forbids rewrites
+    that change rounding.  `note` receives messages, which go to the logger `whet` otherwise, and
     `watch` is told how the search is going after each of its rounds.
 
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
     inconsistent models), `UsageError` (arguments that make no sense).
     """
-    check(target == "cpu", "WH1002", f"there is no target '{target}'", hint="cpu",
-          kind=UsageError)  # fmt: skip
     check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
           hint="real or exact", kind=UsageError)  # fmt: skip
     note = note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
     seconds = parse_budget(budget)
-    options = Options(default_engine(note), thread_count(threads), kind, note, seconds, watch)
+    name = target_name(target)
+    engine = default_engine(note, name)
+    options = Options(engine, thread_count(threads), kind, note, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, inputs or {}, options)
@@ -118,7 +120,7 @@ def compile(
         if seconds:
             note("the budget is not used: only native code can be tuned")
     return CompiledModel(
-        first, programs, engine=options.engine.name, target=target, numerics=numerics,
+        first, programs, engine=options.engine.name, target=name, numerics=numerics,
         schedules=options.schedules,
     )  # fmt: skip
 

@@ -18,7 +18,8 @@ from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.errors import UsageError
-from whet.core.target import Target, find_target
+from whet.core.foreign import require_here
+from whet.core.target import HERE, Target, find_target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
@@ -90,7 +91,7 @@ class _Interpreted:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Runs graphs as machine code that is generated for this machine."""
+    """Runs graphs as machine code that is generated for a target."""
 
     target: Target
     cache: FileCache
@@ -156,36 +157,46 @@ class Native:
         from whet.api.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
+        require_here(self.target)
         tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics, watch=watch)
         return self.prepare(graph, threads, numerics)
 
 
 class _Process:
-    """What this process has found."""
+    """What this process has found, by the name of the target."""
 
     lock = threading.Lock()
-    engine: Engine | None = None
+    engines: ClassVar[dict[str, Engine]] = {}
 
 
-def default_engine(note: Note | None = None) -> Engine:
-    """The best engine that this installation and this machine allow.
+def default_engine(note: Note | None = None, target: str | None = None) -> Engine:
+    """The best engine for a target that this installation and this machine allow.
 
+    The target is the one that settings name, else this machine, unless another is asked for.
     The first call on a machine measures it, unless settings forbid that, and tells `note`.
     """
+    name = target_name(target)
     with _Process.lock:
-        if _Process.engine is None:
-            _Process.engine = _best_engine(note)
-        return _Process.engine
+        if name not in _Process.engines:
+            _Process.engines[name] = _best_engine(name, note)
+        return _Process.engines[name]
 
 
-def _best_engine(note: Note | None) -> Engine:
-    if importlib.util.find_spec("llvmlite") is None:
-        return Interpreter()
+def target_name(asked: str | None, stored: str = HERE) -> str:
+    """The name of the target to use: as asked for, as configured, or as stored."""
+    return asked or process_config().target or stored
+
+
+def _best_engine(name: str, note: Note | None) -> Engine:
     config = process_config()
     cache = FileCache(config.cache)
     try:
-        target = find_target("cpu", cache)
-    except UsageError:  # a processor that code generation does not know
+        target = find_target(name, cache)
+    except UsageError:
+        if name != HERE:
+            raise
+        return Interpreter()  # a processor that code generation does not know
+    if importlib.util.find_spec("llvmlite") is None:
         return Interpreter()
     if not config.calibrate:
         target = replace(target, calibration={})

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from whet.build.bodies import with_compiled_body
 from whet.build.executable import LoneStep, NativeExecutable, NativeStep
-from whet.build.image import load_image, store_image
+from whet.build.image import SegmentImage, load_image, store_image
 from whet.build.keys import build_key
 from whet.build.refusals import load_refusals, store_refusals
-from whet.build.segment import NativeSegment
+from whet.build.segment import ForeignSegment, NativeSegment
 from whet.build.segments import NativePiece, cut
 from whet.build.threads import Threads
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
+from whet.core.foreign import missing_here
 from whet.core.target import Target
 from whet.graph.graph import Graph, Node
 from whet.graph.passes.expand_composites import expand_composites
@@ -37,8 +38,9 @@ def build(
     schedule_key: str = "",
     checked: bool = False,
 ) -> NativeExecutable:
-    """The graph as native code for this machine, from the cache if it has been built before.
+    """The graph as native code for the target, from the cache if it has been built before.
 
+    It can be called if this machine has what the target needs.
     `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
     schedule of one's own instead of the default, what is built is kept only under a
     `schedule_key` that tells it from others.  With `checked`,
@@ -64,6 +66,7 @@ class _Builder:
     ) -> None:
         self.checked = checked
         self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
+        self.missing = missing_here(target)
         self.cache = cache if schedule is None or schedule_key else NO_CACHE
         self.schedule, self.schedule_key = schedule, schedule_key
 
@@ -85,7 +88,7 @@ class _Builder:
                 image = load_image(self.cache, f"{key}-{number}")
                 if image is None:
                     return None
-                segment = NativeSegment(image, piece.graph, self.threads)
+                segment = self.segment(image, piece.graph)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
@@ -108,12 +111,17 @@ class _Builder:
             if isinstance(piece, NativePiece):
                 image = assemble(plans[piece], maker, self.threads.code, self.cache)
                 image = store_image(image, self.cache, f"{key}-{number}")
-                segment = NativeSegment(image, piece.graph, self.threads)
+                segment = self.segment(image, piece.graph)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
         store_refusals(self.cache, key, graph, reasons)
         return NativeExecutable(graph, tuple(steps), reasons)
+
+    def segment(self, image: SegmentImage, graph: Graph) -> NativeSegment | ForeignSegment:
+        if self.missing:
+            return ForeignSegment(image, self.target, self.missing)
+        return NativeSegment(image, graph, self.threads)
 
     def lone(self, node: Node) -> LoneStep:
         return LoneStep(with_compiled_body(node, self.build), node)

@@ -20,6 +20,7 @@ from whet.cli.arguments import (
     NumericsOption,
     QuietOption,
     SeedOption,
+    TargetOption,
     ThreadsOption,
     given_values,
     parse_inputs,
@@ -54,6 +55,7 @@ def bench_command(
     input: InputOption = None,
     budget: BudgetOption = "0",
     numerics: NumericsOption = "real",
+    target: TargetOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -70,14 +72,15 @@ def bench_command(
           "other runtimes cannot read an artifact", hint="--against none, or give the ONNX model",
           kind=UsageError)  # fmt: skip
     count, time_budget = thread_count(threads), parse_budget(budget)
-    inputs = sample_tensors(model, parse_inputs(input), seed, numerics, reporter)
+    inputs = sample_tensors(model, parse_inputs(input), seed, numerics, target, reporter)
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, count)) for name in names}
         for name, worker in workers.items():
             with reporter.working(f"loading {name}"):
                 worker.load(
-                    str(Path(model).absolute()), inputs, budget=time_budget, numerics=numerics
-                )
+                    str(Path(model).absolute()), inputs, budget=time_budget, numerics=numerics,
+                    target=target,
+                )  # fmt: skip
         outputs = {name: worker.run() for name, worker in workers.items()}
         with reporter.steps("timing", ROUNDS * len(names)) as step:
             timings = take_turns(workers, seconds, progress=step)
@@ -100,10 +103,15 @@ def parse_peers(text: str) -> list[str]:
 
 
 def sample_tensors(
-    model: str, inputs: dict[str, Any], seed: int, numerics: str, reporter: Reporter
+    model: str,
+    inputs: dict[str, Any],
+    seed: int,
+    numerics: str,
+    target: str | None,
+    reporter: Reporter,
 ) -> dict[str, Array]:
     """An array for every input of the model, as given or random."""
-    compiled = open_model(model, inputs, reporter, numerics=numerics)
+    compiled = open_model(model, inputs, reporter, numerics=numerics, target=target)
     values = sample_values(compiled.signature, given_values(inputs), seed)
     return tensor_inputs(compiled, values)
 

@@ -17,11 +17,13 @@ from whet.cli.arguments import (
     NumericsOption,
     QuietOption,
     SeedOption,
+    TargetOption,
     ThreadsOption,
     given_values,
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
+from whet.cli.models import engine_text, require_runnable
 from whet.cli.peers.process import Worker
 from whet.cli.run import flat_arrays
 from whet.core.errors import MismatchError, UsageError, check, fail
@@ -49,6 +51,7 @@ def check_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = "real",
+    target: TargetOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -62,7 +65,10 @@ def check_command(
     reporter = Reporter(quiet=quiet, as_json=json)
     inputs, tolerance = parse_inputs(input), Tolerance(max_error, rtol, atol)
     with reporter.working(f"compiling {model}"):
-        compiled = whet.compile(model, inputs, threads, numerics=numerics, note=reporter.note)
+        require_runnable(target, reporter)
+        compiled = whet.compile(
+            model, inputs, threads, target=target, numerics=numerics, note=reporter.note
+        )
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         results = compiled.results(*values)
@@ -78,7 +84,7 @@ def check_command(
     got = flat_arrays(results)
     expected = flat_arrays(dict(zip(results, wanted, strict=True)))
     differences = [compare(name, got[name], expected[name], tolerance) for name in got]
-    report(reporter, differences, against, tolerance, compiled.engine)
+    report(reporter, differences, against, tolerance, engine_text(compiled))
     wrong = [d for d in differences if not d.within]
     if wrong:
         problems = (f"{d.name}: {d.problem}" for d in wrong if d.problem)

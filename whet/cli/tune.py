@@ -22,6 +22,7 @@ from whet.cli.arguments import (
     JsonOption,
     NumericsOption,
     QuietOption,
+    TargetOption,
     ThreadsOption,
     parse_inputs,
 )
@@ -74,6 +75,7 @@ def tune_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = "real",
+    target: TargetOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -91,9 +93,15 @@ def tune_command(
     check(policy in POLICIES, "WH1002", f"there is no policy '{policy}'",
           hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
     inputs = parse_inputs(input)
-    opened = [open_model(m, inputs, reporter, threads=threads, numerics=numerics) for m in models]
+    opened = [
+        open_model(m, inputs, reporter, threads=threads, numerics=numerics, target=target)
+        for m in models
+    ]
     exact = any(m.numerics == "exact" for m in opened)  # artifacts have their own
-    engine = default_engine()
+    names = {m.target for m in opened}
+    check(len(names) == 1, "WH3007", f"the models are for several targets: {', '.join(names)}",
+          hint="name one with --target", kind=UsageError)  # fmt: skip
+    engine = default_engine(reporter.note, names.pop())
     check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
     assert isinstance(engine, Native)
     latest: list[Report] = []

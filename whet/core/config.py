@@ -59,6 +59,11 @@ class Config:
     """All settings."""
 
     threads: int = _knob(0, "threads of a compiled model; 0 means one per core", low=0)
+    target: str = _knob(
+        "",
+        "processor to build for: cpu (this machine) or the name of a preset; "
+        "if empty, the one that an artifact was made for, else cpu",
+    )
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )
@@ -141,6 +146,8 @@ def _parse(variable: str, text: str, declared: type, metadata: Mapping[str, Any]
         if not path.is_absolute():
             _refuse(variable, text, "is not an absolute path")
         return path
+    if declared is str:
+        return text
     assert declared is int, declared
     try:
         number = int(text)
