@@ -67,8 +67,8 @@ def page() -> str:
         "",
         textwrap.fill(
             f"ONNX's own node tests: **{totals['pass']} of {totals.total()} pass**, "
-            f"{totals['unsupported']} are refused as unsupported, "
-            f"{totals.total() - totals['pass'] - totals['unsupported']} fail. "
+            f"{totals['refused']} are refused as unsupported, "
+            f"{totals.total() - totals['pass'] - totals['refused']} fail. "
             "`make conformance` runs them. The last column counts the tests in which an operator "
             "appears.",
             WIDTH,
