@@ -77,6 +77,7 @@ def test_convolutions(
 def test_what_is_outside_need_not_be_zero(
     shape: tuple[int, int], kernel: tuple[int, int], stride: int, pad: tuple[int, int], dtype: DType
 ) -> None:
+    assume(max(pad) <= HOST.lanes(dtype.bits))  # a border is written as one vector
     task = largest((3, *shape), kernel, stride, pad, dtype, channels=0)
     form = find_staged(task)
     assume(form is not None)
