@@ -53,7 +53,9 @@ def test_other_runtimes_run_beside_a_target(whet: Whet, model: Path) -> None:
     done = whet("bench", model, *SHAPE, "--target", LEVELS[0], "--seconds", "0.05", "--against",
                 "none", "--json", "-q")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert [r["runtime"] for r in json.loads(done.stdout)["runtimes"]] == ["whet"]
+    document = json.loads(done.stdout)
+    assert document["target"] == LEVELS[0]
+    assert [r["runtime"] for r in document["runtimes"]] == ["whet"]
 
 
 def test_records_belong_to_the_target(whet: Whet, model: Path, records: Path) -> None:

@@ -13,6 +13,7 @@ from whet.build.refusals import load_refusals, store_refusals
 from whet.build.segment import ForeignSegment, NativeSegment
 from whet.build.segments import NativePiece, cut
 from whet.build.threads import Threads
+from whet.codegen.llvm.linking import require_symbols
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
 from whet.core.foreign import missing_here
@@ -120,6 +121,7 @@ class _Builder:
 
     def segment(self, image: SegmentImage, graph: Graph) -> NativeSegment | ForeignSegment:
         if self.missing:
+            require_symbols(image.objects, self.threads.symbols)
             return ForeignSegment(image, self.target, self.missing)
         return NativeSegment(image, graph, self.threads)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -72,7 +72,11 @@ def bench_command(
           "other runtimes cannot read an artifact", hint="--against none, or give the ONNX model",
           kind=UsageError)  # fmt: skip
     count, time_budget = thread_count(threads), parse_budget(budget)
-    inputs = sample_tensors(model, parse_inputs(input), seed, numerics, target, reporter)
+    given = parse_inputs(input)
+    compiled = open_model(model, given, reporter, numerics=numerics, target=target)
+    inputs = tensor_inputs(compiled, sample_values(compiled.signature, given_values(given), seed))
+    built_for = compiled.target
+    del compiled  # the worker has one of its own
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, count)) for name in names}
         for name, worker in workers.items():
@@ -89,7 +93,7 @@ def bench_command(
         if error > WARN_ABOVE:
             reporter.note(f"results of {name} differ from whet's by {error:.2g} of their range")
     ratios = {name: ratio(timings[name], timings[WHET]) for name in names[1:]}
-    report(reporter, model, count, timings, ratios, errors)
+    report(reporter, model, count, built_for, timings, ratios, errors)
 
 
 def parse_peers(text: str) -> list[str]:
@@ -102,20 +106,6 @@ def parse_peers(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def sample_tensors(
-    model: str,
-    inputs: dict[str, Any],
-    seed: int,
-    numerics: str,
-    target: str | None,
-    reporter: Reporter,
-) -> dict[str, Array]:
-    """An array for every input of the model, as given or random."""
-    compiled = open_model(model, inputs, reporter, numerics=numerics, target=target)
-    values = sample_values(compiled.signature, given_values(inputs), seed)
-    return tensor_inputs(compiled, values)
-
-
 def largest_error(outputs: list[Array], expected: list[Array]) -> float:
     """The largest difference of any output, relative to that output's range."""
     pairs = zip(outputs, expected, strict=True)
@@ -126,6 +116,7 @@ def report(
     reporter: Reporter,
     model: str,
     threads: int,
+    target: str,
     timings: dict[str, Timing],
     ratios: dict[str, Ratio],
     errors: dict[str, float],
@@ -166,6 +157,7 @@ def report(
         columns = ("runtime", "median ms", "interval", "p90 ms", "time / whet", "interval",
                    "error", "calls")  # fmt: skip
         reporter.table(columns, table)
-        reporter.text(f"{model}, {threads} threads")
+        reporter.text(f"{model}, {threads} threads, whet built for {target}")
 
-    reporter.result({"model": model, "threads": threads, "runtimes": rows}, show)
+    document = {"model": model, "threads": threads, "target": target, "runtimes": rows}
+    reporter.result(document, show)
