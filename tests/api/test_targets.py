@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,7 @@ import pytest
 
 import whet
 from tests.targets import FOREIGN, LEVELS
-from whet.api import engine
 from whet.api.engine import Native, default_engine
-from whet.core.config import process_config
 from whet.core.dtypes import bf16, f32
 from whet.core.errors import ArtifactError, UsageError
 from whet.core.target import HERE
@@ -25,6 +24,8 @@ from whet.ops.casting import Cast
 from whet.ops.matmul import MatMul
 from whet.runtime.artifact import read_artifact, write_artifact
 
+Configured = Callable[..., None]
+
 
 def product() -> tuple[Graph, list[Array]]:
     """relu(x @ w), rounded to half precision and back."""
@@ -34,19 +35,6 @@ def product() -> tuple[Graph, list[Array]]:
     y = b(Relu(), b(MatMul(), x, b.constant(rng.normal(size=(33, 20)).astype(np.float32))))
     y = b(Cast(f32), b(Cast(bf16), y))
     return Graph((x,), (y,), ("y",)), [rng.normal(size=(9, 33)).astype(np.float32)]
-
-
-@pytest.fixture
-def setting(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """No setting of a target, but what a test sets; engines are made anew."""
-    monkeypatch.setattr(engine._Process, "engines", {})
-    change_setting(monkeypatch, "")
-    return monkeypatch
-
-
-def change_setting(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
-    config = dataclasses.replace(process_config(), target=target)
-    monkeypatch.setattr(engine, "process_config", lambda: config)
 
 
 @pytest.mark.parametrize("name", [HERE, *LEVELS])
@@ -62,8 +50,9 @@ def test_levels_of_this_machine_run_here(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_built_for_another_processor_is_stored_and_not_called(
-    tmp_path: Path, setting: pytest.MonkeyPatch
+    tmp_path: Path, configured: Configured
 ) -> None:
+    configured(TARGET=None)
     graph, arrays = product()
     compiled = whet.compile(graph, target=FOREIGN)
     assert compiled.engine == "native"
@@ -84,37 +73,41 @@ def test_what_is_built_for_another_processor_is_stored_and_not_called(
 def test_what_cannot_run_here_cannot_be_tuned() -> None:
     with pytest.raises(UsageError, match="WH1305"):
         whet.compile(product()[0], target=FOREIGN, budget=1)
+    with pytest.raises(UsageError, match="WH1305"):
+        whet.tune_model(product()[0], target=FOREIGN, trials=1)
 
 
-def test_an_artifact_keeps_its_target(tmp_path: Path, setting: pytest.MonkeyPatch) -> None:
+def test_an_artifact_keeps_its_target(tmp_path: Path, configured: Configured) -> None:
+    configured(TARGET=None)
     whet.compile(product()[0], target=LEVELS[0]).save(tmp_path / "m.whet")
     assert whet.load(tmp_path / "m.whet").target == LEVELS[0]
     assert whet.load(tmp_path / "m.whet", target="cpu").target == "cpu"
-    change_setting(setting, LEVELS[-1])
+    configured(TARGET=LEVELS[-1])
     assert whet.load(tmp_path / "m.whet").target == LEVELS[-1]
 
 
-def test_the_setting_names_the_target(setting: pytest.MonkeyPatch) -> None:
+def test_the_setting_names_the_target(configured: Configured) -> None:
+    configured(TARGET=None)
     graph, _ = product()
     assert whet.compile(graph).target == "cpu"
-    change_setting(setting, LEVELS[0])
+    configured(TARGET=LEVELS[0])
     assert whet.compile(graph).target == LEVELS[0]
     assert whet.compile(graph, target="cpu").target == "cpu"
-    change_setting(setting, "z80")
+    configured(TARGET="z80")
     with pytest.raises(UsageError, match="WH1002 no target is named 'z80'"):
         whet.compile(graph)
 
 
-def test_engines_of_targets_are_told_apart(setting: pytest.MonkeyPatch) -> None:
+def test_engines_of_targets_are_told_apart(configured: Configured) -> None:
+    configured(TARGET=None)
     engines = [default_engine(target=name) for name in ("cpu", LEVELS[0], "cpu")]
     assert all(isinstance(e, Native) for e in engines)
     assert engines[0] is engines[2]
     assert engines[0].target.key != engines[1].target.key  # type: ignore[attr-defined]
 
 
-def test_a_target_of_another_version_is_refused(
-    tmp_path: Path, setting: pytest.MonkeyPatch
-) -> None:
+def test_a_target_of_another_version_is_refused(tmp_path: Path, configured: Configured) -> None:
+    configured(TARGET=None)
     path = tmp_path / "m.whet"
     whet.compile(product()[0]).save(path)
     write_artifact(path, dataclasses.replace(read_artifact(path), target="x86-64-v9"))

@@ -22,7 +22,7 @@ def test_a_sample_of_the_node_tests(native: bool, share: int, floor: int) -> Non
         if zlib.crc32(case.name.encode()) % share == 0:
             status, detail = run_case(case, default_engine() if native else None)
             counts[status] += 1
-            if status not in ("pass", "refused"):
+            if status not in ("pass", "refused", "deliberate"):
                 problems.append(f"{status} {case.name}: {detail}")
     assert not problems
     assert counts["pass"] >= floor, counts

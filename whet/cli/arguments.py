@@ -42,10 +42,11 @@ TargetOption = Annotated[
     ),
 ]
 NumericsOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="real|exact",
-        help="real: rewrites may change rounding; exact: they may not.",
+        help="real: rewrites may change rounding; exact: they may not. By default real, or what "
+        "an artifact was compiled with.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]

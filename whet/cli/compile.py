@@ -33,7 +33,7 @@ def compile_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     budget: BudgetOption = "0",
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     target: TargetOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -53,7 +53,7 @@ def compile_command(
             threads,
             budget,
             target,
-            numerics=numerics,
+            numerics=numerics or "real",
             note=reporter.note,
             watch=watch,
         )
