@@ -14,6 +14,8 @@ class Module:
     def __init__(self, target: Target | None = None) -> None:
         self.scales = target is not None and _scales(target)
         """Whether one instruction multiplies 16 lanes by powers of two, saturating at the ends."""
+        self.converts_f16 = target is not None and _converts_f16(target)
+        """Whether instructions convert between f16 and f32."""
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
@@ -37,6 +39,10 @@ class Module:
 
 def _scales(target: Target) -> bool:
     return target.triple.startswith("x86_64") and target.vector_bits >= 512
+
+
+def _converts_f16(target: Target) -> bool:
+    return "f16c" in target.features or target.triple.startswith("aarch64")
 
 
 def _constant(item: tuple[str, str]) -> str:
