@@ -14,6 +14,8 @@ class Module:
     def __init__(self, target: Target | None = None) -> None:
         self.scales = target is not None and _scales(target)
         """Whether one instruction multiplies 16 lanes by powers of two, saturating at the ends."""
+        self.fuses = target is not None and _fuses(target)
+        """Whether a product and a sum are rounded once."""
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
@@ -37,6 +39,10 @@ class Module:
 
 def _scales(target: Target) -> bool:
     return target.triple.startswith("x86_64") and target.vector_bits >= 512
+
+
+def _fuses(target: Target) -> bool:
+    return not target.triple.startswith("x86_64") or "fma" in target.features
 
 
 def _constant(item: tuple[str, str]) -> str:

@@ -16,7 +16,8 @@ from whet.codegen.llvm.masks import MaskWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type
 from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import no_code, require_code
-from whet.core.dtypes import bool_, compute_dtype, f32, i64
+from whet.codegen.llvm.truncation import is_limited
+from whet.core.dtypes import bool_, compute_dtype, f32, i64, integer_range
 from whet.ir.affine import substitute
 from whet.ir.expr import (
     Axis,
@@ -89,7 +90,8 @@ class ValueWriter(MaskWriter):
             case Select():
                 return self.choice(e)
             case Cast(value=inner, dtype=dtype):
-                return conversion.convert(self.f, self.value(inner), dtype)
+                limited = dtype.is_integer and is_limited(inner, *integer_range(dtype))
+                return conversion.convert(self.f, self.value(inner), dtype, limited=limited)
             case Reinterpret(value=inner, dtype=dtype):
                 return conversion.reinterpret(self.f, self.value(inner), dtype)
             case Call(name=name, args=args):
