@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
 from whet.api.engine import Engine, Native, default_engine
+from whet.api.guarded import Guarded
 from whet.api.originals import (
     GetGraph,
     collect_released,
@@ -26,7 +27,7 @@ from whet.core.config import process_config
 from whet.core.errors import ModelError, UsageError, check, fail
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
-from whet.ops.base import Numeric
+from whet.ops.base import NUMERICS, Numeric
 from whet.runtime.arrays import as_numpy
 from whet.runtime.artifact import is_artifact
 from whet.runtime.executable import Executable
@@ -49,12 +50,17 @@ class Options:
     """Seconds to search for faster kernels."""
     watch: Watch | None = None
 
-    def prepare(self, graph: Graph) -> Executable:
+    def prepare(self, graph: Graph, again: GetGraph) -> Executable:
+        """The graph as something that runs; `again` gives the graph later on."""
         if self.budget and isinstance(self.engine, Native):
-            return self.engine.prepare_tuned(
+            made = self.engine.prepare_tuned(
                 graph, self.threads, self.numerics, self.budget, self.watch
             )
-        return self.engine.prepare(graph, self.threads, self.numerics)
+        else:
+            made = self.engine.prepare(graph, self.threads, self.numerics)
+        if self.numerics != "guarded" or not isinstance(self.engine, Native):
+            return made
+        return Guarded(made, lambda: self.engine.prepare(again(), self.threads, "exact"), self.note)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
         """What was searched for and is used for the graph."""
@@ -79,19 +85,20 @@ def compile(
     `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
     shapes depend on values; `threads` defaults to one per core; `budget` is the time to search
-    for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites that
-    change rounding.  `note` receives messages, which go to the logger `whet` otherwise, and
-    `watch` is told how the search is going after each of its rounds.
+    for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites and
+    algorithms that change rounding, and `"guarded"` allows them, but repeats a call without them
+    where NaN, infinite or huge values would spread.  `note` receives messages, which go to the
+    logger `whet` otherwise, and `watch` is told how the search is going after each of its rounds.
 
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
     inconsistent models), `UsageError` (arguments that make no sense).
     """
     check(target == "cpu", "WH1002", f"there is no target '{target}'", hint="cpu",
           kind=UsageError)  # fmt: skip
-    check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
-          hint="real or exact", kind=UsageError)  # fmt: skip
+    check(numerics in NUMERICS, "WH1002", f"there is no numerics '{numerics}'",
+          hint=", ".join(NUMERICS), kind=UsageError)  # fmt: skip
     note = note or logging.getLogger("whet").warning
-    kind: Numeric = "exact" if numerics == "exact" else "real"
+    kind = NUMERICS[numerics]
     seconds = parse_budget(budget)
     options = Options(default_engine(note), thread_count(threads), kind, note, seconds, watch)
     if isinstance(model, Graph):
@@ -149,7 +156,8 @@ def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> 
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
     optimized = optimize(graph, numerics=options.numerics)
-    return Program(signature, held(optimized), options.prepare(optimized))
+    again = held(optimized)
+    return Program(signature, again, options.prepare(optimized, again))
 
 
 def imported_program(
@@ -171,7 +179,8 @@ def imported_program(
         )
     signature = imported_signature(imported)
     graph = optimize(imported.graph, numerics=options.numerics)
-    return Program(signature, keep(graph), options.prepare(graph), rest)
+    again = keep(graph)
+    return Program(signature, again, options.prepare(graph, again), rest)
 
 
 class _Source:

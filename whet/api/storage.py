@@ -10,13 +10,14 @@ from typing import NoReturn
 from whet.api.compiled import CompiledModel
 from whet.api.compiler import thread_count
 from whet.api.engine import Native, default_engine
+from whet.api.guarded import Guarded
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
 from whet.core.errors import ArtifactError, WhetError, fail
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
-from whet.ops.base import Numeric
+from whet.ops.base import NUMERICS
 from whet.runtime.artifact import Artifact, read_artifact
 from whet.runtime.damage import require
 from whet.runtime.schedules import StoredSchedule
@@ -31,10 +32,11 @@ def load(
     damaged or of another version.
     """
     artifact = read_artifact(path)
+    require(artifact.numerics in NUMERICS, "the artifact's numerics are of another version")
     graph = _checked_graph(artifact)
     note = note or logging.getLogger("whet").warning
     engine = default_engine(note)
-    numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
+    numerics = NUMERICS[artifact.numerics]
     count, stored = thread_count(threads), artifact.schedules
     executable = engine.prepare(graph, count, numerics, stored)
     source = Path(path).absolute()
@@ -52,6 +54,8 @@ def load(
 
     released = isinstance(engine, Native)
     get_graph = made_again(graph, again, changed) if released else held(graph)
+    if numerics == "guarded" and released:
+        executable = Guarded(executable, lambda: engine.prepare(get_graph(), count, "exact"), note)
     program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")
     programs.made.append(program)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.build.borders import clearing_program
@@ -42,11 +42,7 @@ def assemble(
     notes: list[CallNote] = []
     for call in calls:
         notes.append(CallNote(call.kernel.symbol, len(slots), call.step.name, _describe(call.step)))
-        for s in call.storages:
-            known = offsets.get(s.kind)
-            slots.append(
-                Slot("array", _array_number(plan, s)) if known is None else Slot(s.kind, known[s])
-            )
+        slots += [_slot(plan, s, offsets) for s in call.storages]
         if call.kernel.has_status:
             slots.append(Slot("status", 0))
     forwarded = [(at, s.at) for at, s in enumerate(slots) if s.kind == "array"]
@@ -69,7 +65,8 @@ def _bind(kernel: NativeKernel, step: AnyStep, constants: ConstantStore) -> Call
         ]
         found += [step.storages[r] for r in kernel.kernel.results]
     for buffer in kernel.kernel.program.workspace:
-        found.append(Storage("arena", buffer.type.size, buffer.dtype, found[-1].value))
+        kind = "alarm" if buffer is kernel.kernel.alarm else "arena"
+        found.append(Storage(kind, buffer.type.size, buffer.dtype, found[-1].value))
     return Call(kernel, step, tuple(found))
 
 
@@ -87,6 +84,13 @@ def _with_clearing(
                 found.append(Call(maker.make(step), step, (s,)))
         found.append(call)
     return found
+
+
+def _slot(plan: Plan, s: Storage, offsets: Mapping[str, Mapping[Storage, int]]) -> Slot:
+    if s.kind == "alarm":
+        return Slot("alarm", 0)
+    known = offsets.get(s.kind)
+    return Slot("array", _array_number(plan, s)) if known is None else Slot(s.kind, known[s])
 
 
 def _array_number(plan: Plan, s: Storage) -> int:

@@ -26,7 +26,7 @@ class Slot:
     """One entry of the table of addresses: where a kernel's parameter is.
 
     `kind` is arena or constant, and `at` the offset in bytes; or kind is array, and `at` is
-    the number of one of the caller's arrays, inputs before outputs; or kind is status.
+    the number of one of the caller's arrays, inputs before outputs; or kind is status or alarm.
     """
 
     kind: str

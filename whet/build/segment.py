@@ -15,6 +15,7 @@ from whet.core.errors import OperatorError, fail
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
+from whet.runtime.executable import Outliers
 from whet.runtime.results import Results
 
 ENTRY = "whet_run"
@@ -28,6 +29,7 @@ class NativeSegment:
         self.library = Library(list(image.objects), threads.symbols)
         self.entry = self.library.function(ENTRY, ctypes.c_void_p, ctypes.c_void_p)
         self.contexts: list[Context] = []
+        self.is_guarded = any(s.kind == "alarm" for s in image.slots)
         self.pointer_count = len(graph.inputs) + len(graph.outputs)
         types = [v.tensor_type for v in graph.outputs]
         self._results = [Results(t.shape, t.dtype.numpy) for t in types]
@@ -37,7 +39,8 @@ class NativeSegment:
     ) -> tuple[Array, ...]:
         """The outputs for inputs of the right types, in any memory layout.
 
-        Arrays in `out` must be contiguous, aligned and apart from the inputs.
+        Arrays in `out` must be contiguous, aligned and apart from the inputs.  Raises `Outliers`
+        if guarded kernels met values that they would spread; then results mean nothing.
         """
         try:
             context = self.contexts.pop()  # one operation, hence safe between threads
@@ -58,6 +61,11 @@ class NativeSegment:
         self.entry(context.table_address, context.pointers_address)
         status = context.status.value
         context.status.value = 0
+        if self.is_guarded and context.alarm.value:
+            # Before the status: what was spread may have been an index.
+            context.alarm.value = 0
+            self.contexts.append(context)
+            raise Outliers
         self.contexts.append(context)
         if status:
             fail("WH1302", "an index that the model computes or is given is outside its tensor",
@@ -72,11 +80,12 @@ class Context:
         image = segment.image
         # Zeroed once: borders that no other value's memory covers are never written again.
         self.memory = aligned_zeros(image.arena_bytes)
-        self.status = ctypes.c_int64()
+        self.status, self.alarm = ctypes.c_int64(), ctypes.c_int64()
         base = {
             "arena": address_of(self.memory),
             "constant": address_of(image.constants),
             "status": ctypes.addressof(self.status),
+            "alarm": ctypes.addressof(self.alarm),
         }
         # Addresses of the caller's arrays are filled in by the entry point at each call.
         entries = [base[s.kind] + s.at if s.kind in base else 0 for s in image.slots]

@@ -36,8 +36,9 @@ BudgetOption = Annotated[
 NumericsOption = Annotated[
     str,
     typer.Option(
-        metavar="real|exact",
-        help="real: rewrites may change rounding; exact: they may not.",
+        metavar="real|guarded|exact",
+        help="real: rewrites may change rounding; exact: they may not; "
+        "guarded: not in calls with NaN, infinite or huge values.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]

@@ -22,7 +22,7 @@ from whet.core.types import Array, TensorType, type_of
 from whet.ops.base import DynamicType, Op, OutputType
 
 
-LARGE = 2.0**96
+LARGE = 2.0**64
 """Constants beyond it are taken for infinite."""
 
 
