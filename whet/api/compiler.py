@@ -232,10 +232,11 @@ class _Source:
         return program
 
     def _can_release(self, imported: ImportedModel, options: Options) -> bool:
-        """Whether the graph can be dropped: it must not be needed to run, and importing the
-        model again must give it again, which a ModelProto that others may change does not."""
+        """Whether the graph can be dropped: it must not be needed to run, as exact kernels may be
+        later on, and importing the model again must give it again, which a ModelProto that others
+        may change does not."""
         lasts = self.path is not None or isinstance(self.model, bytes)
-        native = isinstance(options.engine, Native)
+        native = isinstance(options.engine, Native) and options.numerics != "guarded"
         return native and lasts and imported.tail is None
 
     def _changed(self) -> NoReturn:

@@ -52,9 +52,10 @@ def load(
             return stored
         return engine.schedules(graph, count, numerics, stored)
 
-    released = isinstance(engine, Native)
+    native, guarded = isinstance(engine, Native), numerics == "guarded"
+    released = native and not guarded
     get_graph = made_again(graph, again, changed) if released else held(graph)
-    if numerics == "guarded" and released:
+    if native and guarded:
         executable = Guarded(executable, lambda: engine.prepare(get_graph(), count, "exact"), note)
     program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")
