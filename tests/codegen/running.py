@@ -11,14 +11,25 @@ from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
-from whet.core.target import detect
+from whet.core.target import Target, detect
 from whet.core.types import Array
 from whet.ir.program import Program
 
+HOST = detect()
 
-def run_native(program: Program, arrays: Sequence[Array], *, checked: bool = False) -> list[Array]:
-    """The outputs of the program; memory is filled with ones in all bits before."""
-    module = Module(detect())
+
+def run_native(
+    program: Program,
+    arrays: Sequence[Array],
+    *,
+    checked: bool = False,
+    target: Target | None = HOST,
+) -> list[Array]:
+    """The outputs of the program; memory is filled with ones in all bits before.
+
+    Without a target, the code takes no instructions of this machine for granted.
+    """
+    module = Module(target)
     emit_program(program, module, {} if checked else None)
     library = Library(
         [emit_object(module.text(), *host_cpu()), emit_object(SERIAL_POOL, *host_cpu())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.codegen.running import run_native
 from tests.special.engines import assert_agree, both, graph_of, has_values, on_every_target, special
 from whet.core.conversion import convert_array
 from whet.core.dtypes import (
@@ -19,6 +20,7 @@ from whet.core.dtypes import (
     i16,
     i32,
     i64,
+    integer_range,
     u8,
     u16,
     u32,
@@ -26,6 +28,8 @@ from whet.core.dtypes import (
 )
 from whet.core.target import Target
 from whet.core.types import TensorType
+from whet.ir.expr import Var, as_expr, call, cast
+from whet.ir.program import Buffer, Loop, Program, Store
 from whet.ops.casting import Cast
 from whet.ops.quantize import QuantizeLinear
 
@@ -69,6 +73,23 @@ def test_floats_as_integers(dtype: DType, values: list[float], expected: list[in
         got = convert_array(np.array(values, source), dtype)
         assert got.dtype == dtype.numpy
         assert [int(v) for v in got] == expected
+
+
+@pytest.mark.parametrize("source", [f32, f64], ids=str)
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_code_for_other_processors(dtype: DType, source: DType) -> None:
+    """What x86 makes of values that do not fit is asked for step by step elsewhere."""
+    x = np.resize(special(source), 80)
+    low, high = (float(v) for v in integer_range(dtype))
+    i = Var("i")
+    a, b, c = (Buffer(n, (80,), d) for n, d in (("a", source), ("b", dtype), ("c", dtype)))
+    kept = call("min", call("max", a[i], low), high)
+    body = (Store(b, (i,), cast(a[i], dtype)), Store(c, (i,), cast(kept, dtype)))
+    program = Program("kernel", (a,), (b, c), (Loop(i, as_expr(80), body, "vector"),))
+    plain, limited = run_native(program, [x], target=None)
+    np.testing.assert_array_equal(plain, convert_array(x, dtype))
+    clipped = np.clip(x, x.dtype.type(low), x.dtype.type(high))
+    np.testing.assert_array_equal(limited, convert_array(clipped, dtype))
 
 
 @on_every_target

@@ -1,4 +1,4 @@
-"""Outliers in an image: where Winograd spreads them, and what keeps them in their place."""
+"""OutliersError in an image: where Winograd spreads them, and what keeps them in their place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from whet.ops.activation import Relu
 from whet.ops.base import Numeric
 from whet.ops.conv import Conv
 from whet.ops.host import NonZero
-from whet.runtime.executable import Outliers
+from whet.runtime.executable import OutliersError
 from whet.schedule.outliers import LIMIT
 from whet.schedule.winograd import WinogradTiling, find_winograd
 from whet.schedule.winograd_lowering import lower_winograd
@@ -102,7 +102,7 @@ def test_guarded_kernels_tell_of_outliers_wherever_they_are(target: Target) -> N
     corners = [(0, c, h, w) for c in (0, 15) for h in (0, 13) for w in (0, 14)]
     inside = [tuple(int(rng.integers(d)) for d in SHAPE) for _ in range(6)]
     for number, at in enumerate([*corners, *inside] * 2):
-        with pytest.raises(Outliers):
+        with pytest.raises(OutliersError):
             run([with_outlier(OUTLIERS[number % len(OUTLIERS)], at)])
     np.testing.assert_array_equal(run([image()])[0], plain([image()])[0])
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from whet.api.programs import Note
 from whet.core.types import Array
-from whet.runtime.executable import Executable, Outliers
+from whet.runtime.executable import Executable, OutliersError
 
 MESSAGE = (
     "a call with NaN, infinite or huge values is answered by exact kernels, which are compiled now"
@@ -31,7 +31,7 @@ class Guarded:
     ) -> tuple[Array, ...]:
         try:
             return self._fast(inputs, out)
-        except Outliers:
+        except OutliersError:
             return self._reserve()(inputs, out)
 
     def _reserve(self) -> Executable:

@@ -15,7 +15,7 @@ from whet.core.errors import OperatorError, fail
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
-from whet.runtime.executable import Outliers
+from whet.runtime.executable import OutliersError
 from whet.runtime.results import Results
 
 ENTRY = "whet_run"
@@ -39,7 +39,7 @@ class NativeSegment:
     ) -> tuple[Array, ...]:
         """The outputs for inputs of the right types, in any memory layout.
 
-        Arrays in `out` must be contiguous, aligned and apart from the inputs.  Raises `Outliers`
+        Arrays in `out` must be contiguous, aligned and apart from the inputs.  Raises `OutliersError`
         if guarded kernels met values that they would spread; then results mean nothing.
         """
         try:
@@ -65,7 +65,7 @@ class NativeSegment:
             # Before the status: what was spread may have been an index.
             context.alarm.value = 0
             self.contexts.append(context)
-            raise Outliers
+            raise OutliersError
         self.contexts.append(context)
         if status:
             fail("WH1302", "an index that the model computes or is given is outside its tensor",

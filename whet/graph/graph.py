@@ -21,7 +21,6 @@ from whet.core.errors import GraphError, check
 from whet.core.types import Array, TensorType, type_of
 from whet.ops.base import DynamicType, Op, OutputType
 
-
 LARGE = 2.0**64
 """Constants beyond it are taken for infinite."""
 

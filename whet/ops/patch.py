@@ -206,7 +206,8 @@ class DeformConv(Op):
                 value = cast(x[(n, c, *at_corner)], inner)
                 for fraction, side in zip(fractions, corner):
                     value = value * (fraction if side else const(1, inner) - fraction)
-                tests = [t for i, d in zip(at_corner, x.shape[2:]) for t in (as_expr(0) <= i, i < d)]
+                tests = [as_expr(0) <= i for i in at_corner]
+                tests += [i < extent for i, extent in zip(at_corner, x.shape[2:])]
                 total = total + select(all_of(tests), value, const(0, inner))
             return total * cast(mask[(n, place, *o)], inner)
 

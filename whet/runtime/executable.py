@@ -26,7 +26,7 @@ class Executable(Protocol):
         """How it runs, in lines of text: what is native code, and what is not, and why."""
 
 
-class Outliers(Exception):
+class OutliersError(Exception):
     """Native code met values that its algorithms would spread to results of others.
 
     Only code that was built with guards raises it, before any result can be used.

@@ -1,8 +1,4 @@
-"""Floats to integers, toward zero, with the meaning that `core.conversion` gives to all values.
-
-What LLVM's own conversion makes of a number that does not fit is not defined, and what processors
-make of it differs.
-"""
+"""Floats to integers, toward zero, with the meaning that `core.conversion` gives to all values."""
 
 from __future__ import annotations
 
@@ -19,6 +15,9 @@ def truncate(f: FunctionWriter, a: Operand, dtype: DType, *, limited: bool = Fal
     One that is `limited` to values of a narrow type, or NaN, fits anyway.
     """
     through = converted_through(dtype)
+    if f.module.truncates and a.text.startswith("%") and dtype != u64:
+        # LLVM leaves open what becomes of a number that does not fit; instructions do not.
+        return f.emit(f"freeze {_signed(f, a, through)}", through, a.lanes)
     bound = float(1 << (through.bits - 1))
     if limited and dtype.bits < through.bits:
         ordered = f.compare("ord", a, a)

@@ -61,11 +61,15 @@ class ValueWriter(MaskWriter):
 
     # -------------------------------------------------------------------------- expressions
     def value(self, e: Expr) -> Operand:
-        """The value of an expression, written once per statement."""
-        key = (e, self.guarded)
-        found = self._memo.get(key)
+        """The value of an expression, written once per statement.
+
+        What was written unconditionally counts under conditions, too.
+        """
+        found = self._memo.get((e, False))
+        if found is None and self.guarded:
+            found = self._memo.get((e, True))
         if found is None:
-            found = self._memo[key] = self.write(e)
+            found = self._memo[e, self.guarded] = self.write(e)
         return found
 
     def write(self, e: Expr) -> Operand:
