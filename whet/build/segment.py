@@ -39,8 +39,8 @@ class NativeSegment:
     ) -> tuple[Array, ...]:
         """The outputs for inputs of the right types, in any memory layout.
 
-        Arrays in `out` must be contiguous, aligned and apart from the inputs.  Raises `OutliersError`
-        if guarded kernels met values that they would spread; then results mean nothing.
+        Arrays in `out` must be contiguous, aligned and apart from the inputs.  `OutliersError` if
+        guarded kernels met values that they would spread; then results mean nothing.
         """
         try:
             context = self.contexts.pop()  # one operation, hence safe between threads
