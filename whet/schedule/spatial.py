@@ -274,10 +274,10 @@ def takes_over(kind: str, value: Expr, best: Expr) -> Expr:
 
     NaN is better than any number, and the first of equals stays, as in NumPy.
     """
-    better = value > best if kind == "argmax" else value < best
     if not value.dtype.is_float:
-        return better
-    return better | (call("isnan", value) & call("not", call("isnan", best)))
+        return value > best if kind == "argmax" else value < best
+    worse = value <= best if kind == "argmax" else value >= best
+    return call("not", worse) & call("not", call("isnan", best))
 
 
 def repack_constants(s: Spatial) -> tuple[Expr, dict[Buffer, Tensor]]:

@@ -299,8 +299,11 @@ def exp(f: FunctionWriter, x: Operand) -> Operand:
     if f.module.scales and x.lanes == 16:
         k = f.intrinsic("rint", f.binary("fmul", near, literal(LOG2_E, f32, x.lanes)))
         return _scaled(f, _exp_of_rest(f, near, k), k)
-    k, n = _rounded_product(f, near, LOG2_E)
-    return _exponent_moved(f, _exp_of_rest(f, near, k), n)
+    k, powers = _rounded_with_powers(f, near)
+    y = _exp_of_rest(f, near, k)
+    for power in powers:
+        y = f.binary("fmul", y, power)
+    return y
 
 
 def _exp_of_rest(f: FunctionWriter, x: Operand, k: Operand) -> Operand:
@@ -310,17 +313,24 @@ def _exp_of_rest(f: FunctionWriter, x: Operand, k: Operand) -> Operand:
     return _horner(f, r, EXP_COEFFICIENTS)
 
 
-def _rounded_product(f: FunctionWriter, x: Operand, factor: float) -> tuple[Operand, Operand]:
-    """The integer nearest to a product, as a float and as an i32; no more than 22 bits.
+def _rounded_with_powers(f: FunctionWriter, x: Operand) -> tuple[Operand, list[Operand]]:
+    """The integer k nearest to x * log2(e), and two powers of two whose product is 2**k.
 
-    After 1.5 * 2**23 is added, the unit in the last place is 1, so the sum is rounded to an
-    integer, which stands in its low bits.
+    After 1.5 * 2**23 is added, the unit in the last place is 1: the sum is rounded to an integer,
+    which stands in its low bits.  k may be -150 to 128, more than exponents can be; with 254 added,
+    both halves of it are exponent bits.  The last product is then rounded to a subnormal, or is
+    infinite, by itself.
     """
-    ints = llvm_type(i32, x.lanes)
-    shift = literal(12582912.0, f32, x.lanes)
-    moved = f.intrinsic("fmuladd", x, literal(factor, f32, x.lanes), shift)
-    bits = f.emit(f"bitcast {moved} to {ints}", i32, x.lanes)
-    return f.binary("fsub", moved, shift), f.binary("sub", bits, literal(0x4B400000, i32, x.lanes))
+    lanes, ints = x.lanes, llvm_type(i32, x.lanes)
+    shift = literal(12582912.0 + 254.0, f32, lanes)
+    moved = f.intrinsic("fmuladd", x, literal(LOG2_E, f32, lanes), shift)
+    bits = f.emit(f"bitcast {moved} to {ints}", i32, lanes)
+    half = f.binary("ashr", bits, literal(1, i32, lanes))
+    powers = []
+    for part in (half, f.binary("sub", bits, half)):
+        exponent = f.binary("shl", part, literal(23, i32, lanes))  # what is above leaves the bits
+        powers.append(f.emit(f"bitcast {exponent} to {x.type}", f32, lanes))
+    return f.binary("fsub", moved, shift), powers
 
 
 def _scaled(f: FunctionWriter, y: Operand, k: Operand) -> Operand:
@@ -328,23 +338,6 @@ def _scaled(f: FunctionWriter, y: Operand, k: Operand) -> Operand:
     name = "llvm.x86.avx512.mask.scalef.ps.512"
     f.module.declare(name, y.type, y.type, y.type, y.type, "i16", "i32")
     return f.emit(f"call {y.type} @{name}({y}, {k}, {y}, i16 -1, i32 4)", f32, y.lanes)
-
-
-def _exponent_moved(f: FunctionWriter, y: Operand, n: Operand) -> Operand:
-    """y * 2**n for y near one and n from -150 to 128, more than exponents can be.
-
-    Half of n is added to the exponent bits of y; a product with two to the other half is rounded
-    to a subnormal, or is infinite, by itself.
-    """
-    lanes, ints = y.lanes, llvm_type(i32, y.lanes)
-    half = f.binary("ashr", n, literal(1, i32, lanes))
-    rest = f.binary("sub", n, half)
-    bits = f.emit(f"bitcast {y} to {ints}", i32, lanes)
-    bits = f.binary("add", bits, f.binary("shl", half, literal(23, i32, lanes)))
-    power = f.binary("shl", rest, literal(23, i32, lanes))
-    power = f.binary("add", power, literal(0x3F800000, i32, lanes))
-    moved, factor = (f.emit(f"bitcast {v} to {y.type}", f32, lanes) for v in (bits, power))
-    return f.binary("fmul", moved, factor)
 
 
 def sigmoid(f: FunctionWriter, x: Operand) -> Operand:
