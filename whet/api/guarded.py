@@ -26,6 +26,10 @@ class Guarded:
         self._exact: Executable | None = None
         self._lock = threading.Lock()
 
+    @property
+    def engine(self) -> str:
+        return self._fast.engine
+
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 from typing import NoReturn
 
+from whet.api.arguments import as_path, thread_count
 from whet.api.compiled import CompiledModel
-from whet.api.compiler import thread_count
-from whet.api.engine import Native, default_engine
+from whet.api.engine import (
+    Interpreter,
+    Native,
+    default_engine,
+    describe_options,
+    prepare_or_interpret,
+)
+from whet.api.failures import python_warning
 from whet.api.guarded import Guarded
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
-from whet.core.errors import ArtifactError, WhetError, fail
+from whet.core.errors import ArtifactError, UnsupportedError, WhetError, fail
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
-from whet.ops.base import NUMERICS
+from whet.ops.base import NUMERICS, Numeric
 from whet.runtime.artifact import Artifact, read_artifact
 from whet.runtime.damage import require
+from whet.runtime.executable import Executable
 from whet.runtime.schedules import StoredSchedule
 
 
@@ -31,15 +38,26 @@ def load(
     Nothing in the file is executed and everything in it is checked; `ArtifactError` if it is
     damaged or of another version.
     """
+    path, count = as_path(path, "load"), thread_count(threads)
     artifact = read_artifact(path)
     require(artifact.numerics in NUMERICS, "the artifact's numerics are of another version")
     graph = _checked_graph(artifact)
-    note = note or logging.getLogger("whet").warning
+    warn, note = note or python_warning, note or logging.getLogger("whet").warning
     engine = default_engine(note)
-    numerics = NUMERICS[artifact.numerics]
-    count, stored = thread_count(threads), artifact.schedules
-    executable = engine.prepare(graph, count, numerics, stored)
-    source = Path(path).absolute()
+    if isinstance(engine, Interpreter):
+        warn(f"{engine.reason}: the model runs in the interpreter, slowly")
+    numerics, stored = NUMERICS[artifact.numerics], artifact.schedules
+
+    def prepared(graph: Graph, numerics: Numeric) -> Executable:
+        return prepare_or_interpret(
+            lambda: engine.prepare(graph, count, numerics, stored, note),
+            graph,
+            describe_options(engine, count, numerics),
+            warn,
+        )
+
+    executable = prepared(graph, numerics)
+    source = path.absolute()
 
     def again() -> Graph:
         return _checked_graph(read_artifact(source))
@@ -50,20 +68,19 @@ def load(
     def schedules(graph: Graph) -> tuple[StoredSchedule, ...]:
         if not isinstance(engine, Native):
             return stored
-        return engine.schedules(graph, count, numerics, stored)
+        return engine.schedules(graph, count, numerics, stored, note)
 
     native, guarded = isinstance(engine, Native), numerics == "guarded"
     released = native and not guarded
     get_graph = made_again(graph, again, changed) if released else held(graph)
     if native and guarded:
-        executable = Guarded(executable, lambda: engine.prepare(get_graph(), count, "exact"), note)
+        executable = Guarded(executable, lambda: prepared(get_graph(), "exact"), note)
     program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")
     programs.made.append(program)
     compiled = CompiledModel(
         program,
         programs,
-        engine=engine.name,
         target=artifact.target,
         numerics=artifact.numerics,
         schedules=schedules,
@@ -79,6 +96,11 @@ def _checked_graph(artifact: Artifact) -> Graph:
     try:
         graph = parse_graph(artifact.graph_text, artifact.constants)
     except WhetError as error:
+        if error.code == "WH1106":
+            fail("WH1106", "the artifact has an operator that is not defined here",
+                 *str(error).splitlines(),
+                 hint="import the module that defines it, or a newer whet, and load it again",
+                 kind=UnsupportedError)  # fmt: skip
         fail("WH3001", "the artifact's graph cannot be read", *str(error).splitlines(),
              kind=ArtifactError)  # fmt: skip
     signature = artifact.signature
