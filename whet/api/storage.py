@@ -17,6 +17,7 @@ from whet.api.engine import (
     target_name,
 )
 from whet.api.failures import python_warning
+from whet.api.guarded import Guarded
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
@@ -25,9 +26,10 @@ from whet.core.foreign import require_here
 from whet.core.target import TARGET_NAMES
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
-from whet.ops.base import Numeric
+from whet.ops.base import NUMERICS, Numeric
 from whet.runtime.artifact import Artifact, read_artifact
 from whet.runtime.damage import require
+from whet.runtime.executable import Executable
 from whet.runtime.schedules import StoredSchedule
 
 
@@ -45,6 +47,7 @@ def load(
     """
     path, count = as_path(path, "load"), thread_count(threads)
     artifact = read_artifact(path)
+    require(artifact.numerics in NUMERICS, "the artifact's numerics are of another version")
     graph = _checked_graph(artifact)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
     name = target_name(target, artifact.target)
@@ -56,14 +59,17 @@ def load(
         warn(f"{engine.reason}: the model runs in the interpreter, slowly")
     if isinstance(engine, Native):
         require_here(engine.target)
-    numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
-    stored = artifact.schedules
-    executable = prepare_or_interpret(
-        lambda: engine.prepare(graph, count, numerics, stored, note),
-        graph,
-        describe_options(engine, count, numerics),
-        warn,
-    )
+    numerics, stored = NUMERICS[artifact.numerics], artifact.schedules
+
+    def prepared(graph: Graph, numerics: Numeric) -> Executable:
+        return prepare_or_interpret(
+            lambda: engine.prepare(graph, count, numerics, stored, note),
+            graph,
+            describe_options(engine, count, numerics),
+            warn,
+        )
+
+    executable = prepared(graph, numerics)
     source = path.absolute()
 
     def again() -> Graph:
@@ -77,8 +83,11 @@ def load(
             return stored
         return engine.schedules(graph, count, numerics, stored, note)
 
-    released = isinstance(engine, Native)
+    native, guarded = isinstance(engine, Native), numerics == "guarded"
+    released = native and not guarded
     get_graph = made_again(graph, again, changed) if released else held(graph)
+    if native and guarded:
+        executable = Guarded(executable, lambda: prepared(get_graph(), "exact"), note)
     program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")
     programs.made.append(program)

@@ -44,9 +44,9 @@ TargetOption = Annotated[
 NumericsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="real|exact",
-        help="real: rewrites may change rounding; exact: they may not. By default real, or what "
-        "an artifact was compiled with.",
+        metavar="real|guarded|exact",
+        help="real: rewrites may change rounding; exact: they may not; guarded: not in calls with "
+        "NaN, infinite or huge values. By default real, or what an artifact was compiled with.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]

@@ -10,11 +10,12 @@ from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.halves import narrow, widen
 from whet.codegen.llvm.operand import HALVES, Operand, literal, llvm_type
 from whet.codegen.llvm.support import has_code, require_code
-from whet.core.dtypes import DType, bool_, f16, f32, f64, i32, i64
+from whet.codegen.llvm.truncation import truncate
+from whet.core.dtypes import DType, bool_, f16, f32, f64, i32
 
 
-def convert(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    """The operand as another element type."""
+def convert(f: FunctionWriter, a: Operand, dtype: DType, *, limited: bool = False) -> Operand:
+    """The operand as another element type; see `truncate` for floats that are `limited`."""
     source = a.dtype
     require_code(has_code(dtype) and has_code(source), f"a cast from {source} to {dtype}")
     if source == dtype:
@@ -28,7 +29,7 @@ def convert(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
     if source is bool_:
         return _cast(f, "uitofp" if dtype.is_float else "zext", a, dtype)
     if source.is_float:
-        return truncate_to_integer(f, _widened(f, a), dtype)
+        return convert(f, truncate(f, _widened(f, a), dtype, limited=limited), dtype)
     if dtype.is_float:
         return _cast(f, "sitofp" if source.kind == "int" else "uitofp", a, dtype)
     if dtype.bits == source.bits:
@@ -45,18 +46,6 @@ def reinterpret(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
     if a.type == llvm_type(dtype, a.lanes):
         return Operand(a.text, dtype, a.lanes)
     return _cast(f, "bitcast", a, dtype)
-
-
-def truncate_to_integer(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    """A float as an integer, rounded toward zero.
-
-    Numbers out of range are not defined; narrow types take the low bits of a wider one, as
-    NumPy's loops do.
-    """
-    through = {8: i32, 16: i32, 32: i32 if dtype.kind == "int" else i64}.get(dtype.bits)
-    if through is None or through == dtype:
-        return _cast(f, "fptosi" if dtype.kind == "int" else "fptoui", a, dtype)
-    return convert(f, _cast(f, "fptosi", a, through), dtype)
 
 
 def _cast(f: FunctionWriter, opcode: str, a: Operand, dtype: DType) -> Operand:
