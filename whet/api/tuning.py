@@ -49,10 +49,10 @@ def tune_model(
     """Searches for faster kernels of a model; every later `compile` uses what was found.
 
     `model`, `inputs`, `threads`, `target` and `numerics` are those of `compile`, and `model` may
-    also be the path of an artifact, which has its own target and numerics.  The search ends after `budget` or so
-    many `trials`, whichever comes first; what it finds is kept at once, so it may be stopped at
-    any time.  `watch` is told how it is going after each round.  The result says of every task
-    what was gained.
+    also be the path of an artifact, which has its own target and numerics.  The search ends after
+    `budget` or so many `trials`, whichever comes first; what it finds is kept at once, so it may
+    be stopped at any time.  `watch` is told how it is going after each round.  The result says of
+    every task what was gained.
     """
     check(trials is None or (type(trials) is int and trials > 0), "WH1002",
           f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
