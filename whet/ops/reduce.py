@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from whet.core.dtypes import NUMERIC, DType, bool_, compute_dtype, dtype_of, f32, i64
+from whet.core.dtypes import NUMERIC, DType, bool_, compute_dtype, dtype_of, f32, i64, u64
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, call, cast, const
 from whet.ir.tensor import Compute, Tensor, compute, reduce, reduce_axis
@@ -45,6 +45,10 @@ class Reduction(Op):
         """What is done with the combined value of `count` elements."""
         return value
 
+    def inner(self, dtype: DType) -> DType:
+        """The type in which elements are combined."""
+        return compute_dtype(dtype)
+
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype in self.accepts, self, f"no meaning for {x.dtype}", x, code="WH1103")
         require(sorted(set(self.axes) & set(range(x.rank))) == list(self.axes), self,
@@ -59,13 +63,13 @@ class Reduction(Op):
             return np.full(shape, self.of_nothing(dtype), dtype.numpy)
         if not self.axes:
             return x
-        wide = x.astype(compute_dtype(dtype).numpy, copy=False)
+        wide = x.astype(self.inner(dtype).numpy, copy=False)
         result = self.numpy(wide, axis=self.axes, keepdims=self.keepdims)
         return np.asarray(result).astype(dtype.numpy, copy=False)
 
     def compute(self, x: Tensor) -> Compute:
         out = self.infer(x.type)
-        inner = compute_dtype(x.dtype)
+        inner = self.inner(x.dtype)
         over = {a: reduce_axis(x.shape[a], f"k{n}") for n, a in enumerate(self.axes)}
         count = math.prod(x.shape[a] for a in self.axes)
 
@@ -129,15 +133,25 @@ class ReduceSum(Reduction):
 
 @operator("reduce_mean", "x")
 class ReduceMean(Reduction):
-    """The mean along the axes; that of integers is rounded toward zero."""
+    """The mean along the axes; that of integers is their sum in 64 bits, divided and rounded
+    toward zero."""
 
     @staticmethod
     def numpy(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-        mean = np.mean(x, axis=axis, keepdims=keepdims, dtype=None)
-        return np.trunc(mean) if x.dtype.kind in "iu" else mean
+        if x.dtype.kind not in "iu":
+            return np.mean(x, axis=axis, keepdims=keepdims, dtype=None)
+        total = np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
+        count = x.dtype.type(max(1, math.prod(x.shape[a] for a in axis)))
+        below = total // count
+        return below + ((total % count != 0) & (total < 0)).astype(x.dtype)
 
     def kind(self, dtype: DType) -> str:
         return "sum"
+
+    def inner(self, dtype: DType) -> DType:
+        if dtype.is_float:
+            return compute_dtype(dtype)
+        return i64 if dtype.kind == "int" else u64
 
     def of_nothing(self, dtype: DType) -> float:
         return math.nan if dtype.is_float else 0
