@@ -30,9 +30,12 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/pytest -n 2
 
-# All of ONNX's own node tests; `make test` runs a sample of them.
+# All of ONNX's own node tests, in the interpreter and as native code for TARGET; `make test` runs
+# a sample of them.
+TARGET ?= cpu
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py
+	$(BIN)/python tools/conformance.py --target $(TARGET)
 
 # Random kernels against the interpreter; `make test` runs a sample of them.
 fuzz: $(STAMP)

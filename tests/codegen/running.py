@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.codegen.llvm.compile import Library, emit_object, host_cpu
+from tests.targets import HOST
+from whet.build.kernels import compile_all
+from whet.build.native import NO_CACHE
+from whet.codegen.llvm.compile import Library
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
-from whet.core.target import Target, detect
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import Program
-
-HOST = detect()
 
 
 def run_native(
@@ -23,17 +24,17 @@ def run_native(
     arrays: Sequence[Array],
     *,
     checked: bool = False,
-    target: Target | None = HOST,
+    target: Target | None = None,
+    portable: bool = False,
 ) -> list[Array]:
     """The outputs of the program; memory is filled with ones in all bits before.
 
-    Without a target, the code takes no instructions of this machine for granted.
+    What is `portable` takes no instructions of the target for granted.
     """
-    module = Module(target)
+    target = target or HOST
+    module = Module(None if portable else target)
     emit_program(program, module, {} if checked else None)
-    library = Library(
-        [emit_object(module.text(), *host_cpu()), emit_object(SERIAL_POOL, *host_cpu())]
-    )
+    library = Library(compile_all([module.text(), SERIAL_POOL], target, NO_CACHE))
     made = [_filled(b.shape, b.dtype.numpy) for b in (*program.outputs, *program.workspace)]
     table = (ctypes.c_void_p * (len(arrays) + len(made)))(
         *(a.ctypes.data for a in (*arrays, *made))

@@ -19,6 +19,7 @@ from whet.api.engine import (
     default_engine,
     describe_options,
     prepare_or_interpret,
+    target_name,
 )
 from whet.api.failures import (
     Failure,
@@ -114,7 +115,7 @@ def compile(
     inputs: Mapping[str, Any] | None = None,
     threads: int | None = None,
     budget: float | str = 0,
-    target: str = "cpu",
+    target: str | None = None,
     numerics: str = "real",
     *,
     note: Note | None = None,
@@ -125,7 +126,9 @@ def compile(
     `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
     shapes depend on values; `threads` defaults to one per processor that the process may use;
-    `budget` is the time to search for faster kernels, in seconds or as text ("10m");
+    `budget` is the time to search for faster kernels, in seconds or as text ("10m"); `target` is
+    the processor to build for, `cpu` (this machine) or the name of a preset (`x86-64-v3`), as
+    settings say by default, and a model for another processor can be stored and not called;
     `numerics="exact"` forbids rewrites and algorithms that change rounding, and `"guarded"`
     allows them, but repeats a call without them where NaN, infinite or huge values would spread.
     `note` receives messages, which go to the logger `whet` otherwise, or become a `WhetWarning`
@@ -134,8 +137,6 @@ def compile(
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
     inconsistent models), `UsageError` (arguments that make no sense).
     """
-    check(target == "cpu", "WH1002", f"there is no target '{target}'", hint="cpu",
-          kind=UsageError)  # fmt: skip
     check(numerics in NUMERICS, "WH1002", f"there is no numerics '{numerics}'",
           hint=", ".join(NUMERICS), kind=UsageError)  # fmt: skip
     check(note is None or callable(note), "WH1002",
@@ -143,8 +144,8 @@ def compile(
     given = given_inputs(inputs)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
     kind = NUMERICS[numerics]
-    seconds, count = parse_budget(budget), thread_count(threads)
-    engine = default_engine(note)
+    seconds, count, name = parse_budget(budget), thread_count(threads), target_name(target)
+    engine = default_engine(note, name)
     options = Options(engine, count, kind, note, warn, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
@@ -169,7 +170,7 @@ def compile(
         if seconds:
             note("the budget is not used: only native code can be tuned")
     return CompiledModel(
-        first, programs, target=target, numerics=numerics, schedules=options.schedules
+        first, programs, target=name, numerics=numerics, schedules=options.schedules
     )
 
 

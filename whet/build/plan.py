@@ -10,6 +10,7 @@ from whet.build.control import ControlStep, control_steps
 from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
 from whet.build.prices import Price
+from whet.core.dtypes import u8
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
@@ -116,7 +117,7 @@ def make_plan(graph: Graph, price: Price) -> Plan:
             inner = lambda body: make_plan(body, price)
             steps += control_steps(first, placement, name, inner, _copy_step)
         else:
-            steps += _group_steps(graph, group, placement)
+            steps += group_steps(graph, group, placement)
     steps += [
         _copy_step(placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
@@ -125,7 +126,8 @@ def make_plan(graph: Graph, price: Price) -> Plan:
     return Plan(graph, tuple(steps), placement, tuple(others))
 
 
-def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+    """The steps of a group: one, or one for every phase of its only stage."""
     name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     nodes = tuple(group.nodes)
     if group.opaque:
@@ -207,9 +209,12 @@ def make_task(
 
 
 def _copy_step(source: Place, target: Place, name: str) -> Step:
-    """A step that brings a value from one place to another."""
+    """A step that brings a value from one place to another.
+
+    Types without arithmetic are moved as the bytes that they are stored in.
+    """
     shape = target.storage.value.tensor_type.shape
-    dtype = target.storage.dtype
+    dtype = u8 if target.storage.dtype.is_storage_only else target.storage.dtype
     x = Placeholder("x0", shape, dtype)
     y = compute(shape, lambda *i: x[i], "s0")
     buffers: dict[Tensor, Buffer] = {
@@ -248,12 +253,12 @@ def _rows_kept(
     merged = Group([node for group in chain for node in group.nodes])
     if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in chain[-1].nodes):
         return None
-    together = _group_steps(graph, merged, placement)
+    together = group_steps(graph, merged, placement)
     if len(together) != 1 or not isinstance(together[0], Step):
         return None
     if find_attention(together[0].task) is None:
         return None
-    steps = [s for group in chain for s in _group_steps(graph, group, placement)]
+    steps = [s for group in chain for s in group_steps(graph, group, placement)]
     apart = [s for s in steps if isinstance(s, Step)]
     return (together[0], apart) if len(apart) == len(steps) else None
 

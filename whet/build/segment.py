@@ -12,7 +12,9 @@ from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
 from whet.core.errors import OperatorError, fail
+from whet.core.foreign import refuse_foreign
 from whet.core.memory import require_memory
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
@@ -71,6 +73,18 @@ class NativeSegment:
             fail("WH1302", f"{', '.join(refused)}: an index that the model computes or is given is "
                  "outside its tensor", kind=OperatorError)  # fmt: skip
         return tuple(results)
+
+
+class ForeignSegment:
+    """An image that was built for another processor: it can be looked at, and not run."""
+
+    def __init__(self, image: SegmentImage, target: Target, missing: Sequence[str]) -> None:
+        self.image, self.target, self.missing = image, target, missing
+
+    def __call__(
+        self, inputs: Sequence[Array], out: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
+        refuse_foreign(self.target, self.missing)
 
 
 class Context:

@@ -33,6 +33,14 @@ ThreadsOption = Annotated[
 BudgetOption = Annotated[
     str, typer.Option(metavar="TIME", help="Time to search for faster kernels: 30s, 10m, 1h.")
 ]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Processor to build for: cpu (this machine, the default) or a preset such as "
+        "x86-64-v3; `whet target NAME` describes it.",
+    ),
+]
 NumericsOption = Annotated[
     str | None,
     typer.Option(

@@ -149,6 +149,8 @@ def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
     signed = x.dtype.kind == "int"
     zero = literal(0, x.dtype, x.lanes)
     y = args[1] if len(args) > 1 else zero
+    if x.dtype is bool_ and name in ("sign", "pow"):
+        no_code(f"{name} of {x.dtype}")
     match name:
         case "neg":
             return f.binary("sub", zero, x)
@@ -163,7 +165,7 @@ def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
         case "min" | "max":
             return f.intrinsic(f"{'s' if signed else 'u'}{name}", x, y)
         case "not":
-            return f.binary("xor", x, literal(True, bool_, x.lanes))
+            return f.compare("eq", x, zero)
         case "invert":
             return f.binary("xor", x, literal(-1, x.dtype, x.lanes))
         case "bitand" | "bitor" | "bitxor":

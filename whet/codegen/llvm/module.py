@@ -18,6 +18,8 @@ class Module:
         """Whether a product and a sum are rounded once."""
         self.truncates = target is not None and _is_x86(target)
         """Whether instructions make the smallest signed integer of floats that do not fit."""
+        self.converts_f16 = target is not None and _converts_f16(target)
+        """Whether instructions convert between f16 and f32."""
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
@@ -49,6 +51,10 @@ def _scales(target: Target) -> bool:
 
 def _fuses(target: Target) -> bool:
     return not _is_x86(target) or "fma" in target.features
+
+
+def _converts_f16(target: Target) -> bool:
+    return "f16c" in target.features or target.triple.startswith("aarch64")
 
 
 def _constant(item: tuple[str, str]) -> str:
