@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from whet.core.dtypes import NUMERIC, DType, bool_, compute_dtype, dtype_of, f32, i64, u64
+from whet.core.dtypes import NUMERIC, DType, bool_, compute_dtype, dtype_of, f32, i64
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, call, cast, const
+from whet.ir.functions import FUNCTIONS
 from whet.ir.tensor import Compute, Tensor, compute, reduce, reduce_axis
 from whet.ops.base import NoAlgebra, Op, Sample, law, operator, require
 
@@ -24,7 +25,7 @@ def reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool)
 
 @dataclass(frozen=True)
 class Reduction(Op):
-    """Base: combines all elements along `axes`; half precision is combined in f32."""
+    """Base: combines all elements along `axes` in the type that `inner` gives."""
 
     axes: tuple[int, ...]
     keepdims: bool = False
@@ -32,6 +33,10 @@ class Reduction(Op):
     accepts: ClassVar[tuple[DType, ...]] = NUMERIC
     numpy: ClassVar[Callable[..., Any]]
     """The reduction in NumPy: (array, axis=, keepdims=) -> array."""
+
+    def inner(self, dtype: DType) -> DType:
+        """The type in which elements are combined: f32 for half precision."""
+        return compute_dtype(dtype)
 
     def kind(self, dtype: DType) -> str:
         """The reducer that does it, in the words of `ir.functions`."""
@@ -44,10 +49,6 @@ class Reduction(Op):
     def finish(self, value: Expr, count: int) -> Expr:
         """What is done with the combined value of `count` elements."""
         return value
-
-    def inner(self, dtype: DType) -> DType:
-        """The type in which elements are combined."""
-        return compute_dtype(dtype)
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype in self.accepts, self, f"no meaning for {x.dtype}", x, code="WH1103")
@@ -133,25 +134,25 @@ class ReduceSum(Reduction):
 
 @operator("reduce_mean", "x")
 class ReduceMean(Reduction):
-    """The mean along the axes; that of integers is their sum in 64 bits, divided and rounded
-    toward zero."""
+    """The mean along the axes; that of integers is rounded toward zero.
+
+    Integers of at most 32 bits are added in 64, so that the mean is right; the sum of wider ones
+    wraps around.
+    """
+
+    def inner(self, dtype: DType) -> DType:
+        return i64 if dtype.is_integer and dtype.bits <= 32 else compute_dtype(dtype)
 
     @staticmethod
     def numpy(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-        if x.dtype.kind not in "iu":
-            return np.mean(x, axis=axis, keepdims=keepdims, dtype=None)
-        total = np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype))
-        count = x.dtype.type(max(1, math.prod(x.shape[a] for a in axis)))
-        below = total // count
-        return below + ((total % count != 0) & (total < 0)).astype(x.dtype)
+        if x.dtype.kind == "f":
+            return np.mean(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+        total = np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+        count = x.dtype.type(math.prod(x.shape[a] for a in axis))
+        return np.asarray(FUNCTIONS["truncdiv"](total, count))
 
     def kind(self, dtype: DType) -> str:
         return "sum"
-
-    def inner(self, dtype: DType) -> DType:
-        if dtype.is_float:
-            return compute_dtype(dtype)
-        return i64 if dtype.kind == "int" else u64
 
     def of_nothing(self, dtype: DType) -> float:
         return math.nan if dtype.is_float else 0

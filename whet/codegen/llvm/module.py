@@ -14,12 +14,12 @@ class Module:
     def __init__(self, target: Target | None = None) -> None:
         self.scales = target is not None and _scales(target)
         """Whether one instruction multiplies 16 lanes by powers of two, saturating at the ends."""
+        self.converts_f16 = target is not None and _converts_f16(target)
+        """Whether instructions convert between f16 and f32."""
         self.fuses = target is not None and _fuses(target)
         """Whether a product and a sum are rounded once."""
         self.truncates = target is not None and _is_x86(target)
         """Whether instructions make the smallest signed integer of floats that do not fit."""
-        self.converts_f16 = target is not None and _converts_f16(target)
-        """Whether instructions convert between f16 and f32."""
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
