@@ -25,10 +25,14 @@ def run_native(
     *,
     checked: bool = False,
     target: Target | None = None,
+    portable: bool = False,
 ) -> list[Array]:
-    """The outputs of the program; memory is filled with ones in all bits before."""
+    """The outputs of the program; memory is filled with ones in all bits before.
+
+    What is `portable` takes no instructions of the target for granted.
+    """
     target = target or HOST
-    module = Module(target)
+    module = Module(None if portable else target)
     emit_program(program, module, {} if checked else None)
     library = Library(compile_all([module.text(), SERIAL_POOL], target, NO_CACHE))
     made = [_filled(b.shape, b.dtype.numpy) for b in (*program.outputs, *program.workspace)]

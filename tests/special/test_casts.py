@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import run_native
-from tests.special.engines import assert_agree, both, graph_of, has_values, on_every_target, special
+from tests.special.engines import assert_agree, both, graph_of, on_every_target, special
 from whet.core.conversion import convert_array
 from whet.core.dtypes import (
     INTEGERS,
     DType,
+    bf16,
     bool_,
     f16,
     f32,
@@ -37,13 +38,11 @@ SHAPE = (3, 79)
 
 
 @on_every_target
-@pytest.mark.parametrize("source", [f32, f64, f16, i64, u64, i8], ids=str)
+@pytest.mark.parametrize("source", [f32, f64, f16, bf16, i64, u64, i8], ids=str)
 def test_engines_agree(source: DType, target: Target) -> None:
-    if not has_values(source, target):
-        pytest.skip(f"{target.cpu} has no {source}")
     x = np.resize(special(source), SHAPE)
-    for to in (*INTEGERS, bool_, f32, f64, f16):
-        if to == source or not has_values(to, target):
+    for to in (*INTEGERS, bool_, f32, f64, f16, bf16):
+        if to == source:
             continue
         ((got, want),) = both(graph_of(Cast(to), TensorType(SHAPE, source)), [x], target)
         assert_agree(got, want, f"{source} as {to}")
@@ -86,7 +85,7 @@ def test_code_for_other_processors(dtype: DType, source: DType) -> None:
     kept = call("min", call("max", a[i], low), high)
     body = (Store(b, (i,), cast(a[i], dtype)), Store(c, (i,), cast(kept, dtype)))
     program = Program("kernel", (a,), (b, c), (Loop(i, as_expr(80), body, "vector"),))
-    plain, limited = run_native(program, [x], target=None)
+    plain, limited = run_native(program, [x], portable=True)
     np.testing.assert_array_equal(plain, convert_array(x, dtype))
     clipped = np.clip(x, x.dtype.type(low), x.dtype.type(high))
     np.testing.assert_array_equal(limited, convert_array(clipped, dtype))

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import whet
 from tests.build.guard_pages import GuardedMemory
 from tests.schedule.windows import Windows, native
-from tests.special.engines import HOST, on_every_target
+from tests.special.engines import on_every_target
+from tests.targets import HOST
 from whet.api.guarded import MESSAGE
 from whet.build.native import NO_CACHE, NativeExecutable, build
 from whet.core.dtypes import f32
@@ -231,6 +233,43 @@ def test_the_file_of_a_model_is_not_needed_again(tmp_path: Path, notes: list[str
     for model in (from_file, from_artifact):
         near(model(with_outlier(NAN)), expected(graph, with_outlier(NAN)))
     assert notes == [MESSAGE] * 2
+
+
+def test_outliers_in_a_loop_are_found(notes: list[str]) -> None:
+    """A loop around a convolution, as often as the caller says."""
+    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32) / 12
+    state = helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, SHAPE)
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["go_on"]),
+            helper.make_node("Conv", ["s", "w"], ["t"], pads=[1] * 4),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("n", onnx.TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", onnx.TensorProto.BOOL, []),
+            state,
+        ],
+        [
+            helper.make_tensor_value_info("go_on", onnx.TensorProto.BOOL, []),
+            helper.make_tensor_value_info("t", onnx.TensorProto.FLOAT, SHAPE),
+        ],
+        [numpy_helper.from_array(w, "w")],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["times", "", "s"], ["y"], body=body)],
+        "model",
+        [helper.make_tensor_value_info("times", onnx.TensorProto.INT64, []), state],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, SHAPE)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    guarded, exact = (
+        whet.compile(model, numerics=n, note=notes.append) for n in ("guarded", "exact")
+    )
+    for times in (1, 3):
+        for x in (image(), with_outlier(NAN)):
+            near(guarded(np.array(times), x), exact(np.array(times), x))
+    assert notes == [MESSAGE]
 
 
 def test_parts_of_a_model_that_are_not_native(notes: list[str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.special.engines import HOST, assert_agree, on_every_target
+from tests.special.engines import assert_agree, on_every_target
+from tests.targets import HOST
 from whet.build.native import NO_CACHE, build
 from whet.core.dtypes import f32
 from whet.core.target import Target
