@@ -1,0 +1,172 @@
+"""What a model gives, by the interpreter: in double precision, as declared, and with noise.
+
+The noise is that of computing in the declared types: every number that an operator computes,
+and that its type cannot hold, is moved by a few units of rounding; where an operator sums up,
+its inputs are moved too, which is how errors of sums come about.  Runs with different noise then
+show how far results may be apart, for every element: next to nothing behind exact arithmetic,
+much behind a cancellation, and everything behind a comparison that rounding decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whet.core.dtypes import DType, f32, f64
+from whet.core.types import Array
+from whet.frontend.onnx.imported import ImportedModel
+from whet.graph.graph import Constant, Graph, Node, Value
+from whet.graph.interpret import interpret, run_node
+from whet.ops.conv import Conv
+from whet.ops.elementwise import Elementwise
+
+ROUNDING = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+"""Half the distance of neighbours, relative to the number."""
+TINY = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
+"""The distance of the smallest numbers."""
+FRACTION = {"f64": 2.0**40, "f32": 2.0**24, "f16": 2.0**11, "bf16": 2.0**8}
+"""Numbers with no more digits than this count as exact: for f64 fewer than it has, because
+there is no wider type to compare with."""
+TILES = 32.0
+"""Units of rounding of the largest pixel by which a convolution in tiles is off."""
+
+Run = tuple[Array, ...]
+"""The outputs of a model: f64 for floating-point ones that are carried, else as declared."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much rounding is exaggerated.  With `everywhere`, exact results are moved too."""
+
+    rng: np.random.Generator
+    amplitude: float = 3.0
+    everywhere: bool = False
+
+    def moved(self, array: Array, dtype: DType, where: Any = True) -> Array:
+        """The numbers moved by up to `amplitude` units of rounding."""
+        factor = 1 + self.rng.uniform(-1, 1, array.shape) * (self.amplitude * ROUNDING[dtype.name])
+        step = self.rng.uniform(-1, 1, array.shape) * TINY[dtype.name]
+        with np.errstate(all="ignore"):
+            return np.where(where & np.isfinite(array), array * factor + step, array)
+
+
+def is_exact(array: Array, dtype: DType) -> Array:
+    """Which numbers the type holds as they are."""
+    with np.errstate(all="ignore"):
+        fraction, _ = np.frexp(array)
+        scaled = fraction * FRACTION[dtype.name]
+        return (scaled == np.rint(scaled)) | ~np.isfinite(array)
+
+
+def noisy(graph: Graph, arrays: Sequence[Array], noise: Noise) -> Run:
+    """The graph's outputs in double precision, with noise."""
+    env: dict[Value, Array] = {}
+
+    def read(v: Value) -> Array:
+        if v not in env:
+            assert isinstance(v, Constant)
+            env[v] = _wide(v.array, v.type.dtype)
+        return env[v]
+
+    for value, array in zip(graph.inputs, arrays, strict=True):
+        env[value] = _wide(np.asarray(array), value.type.dtype)
+    for node in graph.nodes:
+        args = tuple(read(v) for v in node.inputs)
+        env.update(zip(node.results, _noisy_results(node, args, noise)))
+    return tuple(read(v) for v in graph.outputs)
+
+
+def _wide(array: Array, dtype: DType) -> Array:
+    return array.astype(np.float64) if dtype.name in ROUNDING else array
+
+
+def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[Array, ...]:
+    if not node.op.deterministic:
+        return run_node(node, args, f64)
+    results = run_node(node, args, f64)
+    computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
+    if not noise.everywhere and not any(np.any(c) for c in computed):
+        return results
+    if not isinstance(node.op, Elementwise) or noise.everywhere:
+        moved = tuple(_moved_operand(a, v, noise) for a, v in zip(args, node.inputs))
+        results = run_node(node, moved, f64)
+        computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
+    if isinstance(node.op, Conv) and results[0].dtype == np.float64:
+        results = (_tiled(results[0], args, node.results[0].type.dtype, noise),)
+    return tuple(
+        noise.moved(r, v.type.dtype, c) if v.type.dtype.name in ROUNDING else r
+        for r, v, c in zip(results, node.results, computed)
+    )
+
+
+def _computed(result: Array, dtype: DType, args: Sequence[Array], noise: Noise) -> Array:
+    """Which elements were rounded here: none that an input has as well, none that is exact."""
+    if dtype.name not in ROUNDING:
+        return np.zeros(result.shape, np.bool_)
+    known = [np.ravel(a) for a in args if a.dtype == np.float64]
+    fresh = ~np.isin(result, np.concatenate(known)) if known else np.ones(result.shape, np.bool_)
+    return fresh if noise.everywhere else fresh & ~is_exact(result, dtype)
+
+
+def _moved_operand(array: Array, value: Value, noise: Noise) -> Array:
+    """An input as sums see it: they are formed in f32 at least."""
+    if array.dtype != np.float64 or value.type.dtype.name not in ROUNDING:
+        return array
+    inner = value.type.dtype if value.type.dtype.bits >= 32 else f32
+    return noise.moved(array, inner)
+
+
+def _tiled(result: Array, args: Sequence[Array], dtype: DType, noise: Noise) -> Array:
+    """Convolutions in tiles are off by a share of the largest pixel, not of their own."""
+    pixels, weights = (np.abs(a[np.isfinite(a)]) for a in args[:2])
+    filters = max(int(np.prod(args[1].shape[1:])), 1)
+    size = pixels.max(initial=0) * weights.mean() * filters if weights.size else 0.0
+    step = TILES * ROUNDING["f64" if dtype == f64 else "f32"]
+    with np.errstate(all="ignore"):
+        moved = result + noise.rng.uniform(-1, 1, result.shape) * (size * step)
+    return np.where(np.isfinite(result), moved, result)
+
+
+# ------------------------------------------------------------------------------------- models
+def run_model(
+    imported: ImportedModel, flat: Sequence[Array], execute: Callable[[Graph, Sequence[Array]], Run]
+) -> Run:
+    """The model's outputs, stage by stage where shapes depend on data."""
+    arrays = tuple(flat)
+    while True:
+        outputs = execute(imported.graph, imported.graph_inputs(arrays))
+        if imported.tail is None:
+            return outputs
+        arrays = _declared(imported.graph, outputs)
+        imported = imported.tail.stage(arrays)
+
+
+def _declared(graph: Graph, outputs: Run) -> Run:
+    with np.errstate(all="ignore"):
+        return tuple(
+            a.astype(v.type.dtype.numpy, copy=False) for a, v in zip(outputs, graph.outputs)
+        )
+
+
+def reference_runs(imported: ImportedModel, flat: Sequence[Array]) -> list[Run]:
+    """The outputs in double precision first, then as declared, then with halves carried on."""
+    runs = [
+        run_model(imported, flat, lambda g, a: interpret(g, a, precise=True)),
+        run_model(imported, flat, lambda g, a: interpret(g, a)),
+    ]
+    if any(v.type.dtype.name in ("f16", "bf16") for n in imported.graph.nodes for v in n.results):
+        runs.append(run_model(imported, flat, lambda g, a: interpret(g, a, round_halves=False)))
+    return runs
+
+
+def noisy_runs(
+    imported: ImportedModel, flat: Sequence[Array], count: int, seed: int, **settings: Any
+) -> list[Run]:
+    """The outputs with noise, `count` times."""
+    rng = np.random.default_rng([seed, count])
+    noise = Noise(rng, **settings)
+    return [run_model(imported, flat, lambda g, a: noisy(g, a, noise)) for _ in range(count)]
+

@@ -1,0 +1,36 @@
+"""ONNX Runtime without rewrites, where it is installed: a second opinion on what nodes mean."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from tools.graph_fuzz.case import Case
+from whet.core.types import Array
+
+AVAILABLE = importlib.util.find_spec("onnxruntime") is not None
+
+
+class NoAnswer(Exception):  # noqa: N818 - no error of ours
+    """The peer cannot run the model; says why."""
+
+
+def peer_results(case: Case) -> tuple[Array, ...]:
+    """What ONNX Runtime gives."""
+    import onnxruntime as ort
+
+    options: Any = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    if not case.model.graph.output:
+        raise NoAnswer("no outputs")
+    try:
+        session = ort.InferenceSession(
+            case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        wanted = {i.name for i in session.get_inputs()}
+        given = {n: a for n, a in case.inputs.items() if n in wanted}
+        return tuple(session.run(None, given))
+    except Exception as error:  # what it throws has no common base
+        raise NoAnswer(str(error).split("\n")[0][:160]) from error
