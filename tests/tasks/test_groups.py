@@ -12,6 +12,7 @@ from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
 from whet.graph.passes import expand_composites
+from whet.graph.text import parse_graph
 from whet.ops.activation import Gelu, Relu, Sigmoid
 from whet.ops.arithmetic import Add, Mul, Sub
 from whet.ops.matmul import MatMul
@@ -136,3 +137,41 @@ def test_rows_too_long_for_the_cache_are_stored() -> None:
     b = GraphBuilder()
     given, _, y = attention(b, keys=9000, heads=1)
     assert steps(given, y) == 3
+
+
+CROSSED = """\
+i0: i64[5, 17] = input("x")
+i1: i64[5, 17] = input("z")
+v0: i64[5, 1] = reduce_max(i0, axes=[1], keepdims=true)
+v1: i64[5, 1] = reduce_max(i1, axes=[1], keepdims=true)
+v2: i64[5, 17] = mul(i0, i1)
+v3: i64[5, 17] = add(v2, v0)
+v4: i64[5, 1] = mul(v0, v0)
+v5: i64[5, 1] = reduce_sum(v2, axes=[1], keepdims=true)
+v6: i64[5, 1] = add(v4, v5)
+v7: i64[5, 1] = reduce_sum(v1, axes=[1], keepdims=true)
+return "y0"=v0, "y1"=v1, "y2"=v2, "y3"=v3, "y4"=v6, "y5"=v7
+"""
+"""The sum of v0 and v2 needs their groups, and so does v4 + v5: two groups that lie crosswise."""
+
+ROUND = """\
+i0: i64[5, 17] = input("x")
+i1: i64[5, 17] = input("z")
+v0: i64[5, 17] = sub(i0, i1)
+v1: i64[5, 17] = add(v0, i1)
+v2: i64[5, 1] = reduce_sum(i1, axes=[1], keepdims=true)
+v3: i64[5, 1] = reduce_max(v0, axes=[1], keepdims=true)
+v4: i64[5, 17] = sub(v2, i0)
+v5: i64[5, 17] = add(v1, v4)
+v6: i64[5, 17] = mul(v1, v5)
+v7: i64[5, 17] = add(v0, v4)
+return "y0"=v0, "y1"=v1, "y2"=v2, "y3"=v3, "y4"=v6, "y5"=v7
+"""
+"""Groups that would need each other if v0 and v7 were one."""
+
+
+@pytest.mark.parametrize("text", [CROSSED, ROUND], ids=["crossed", "round"])
+def test_groups_never_need_each_other(text: str) -> None:
+    graph = parse_graph(text)
+    x = np.arange(85).reshape(5, 17)
+    check_native(graph, (x, x % 7), "crossed groups")

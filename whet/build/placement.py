@@ -19,6 +19,7 @@ from whet.core.types import Array, Shape
 from whet.graph.graph import Constant, Graph, Node, Result, Value
 from whet.ir.affine import affine
 from whet.ir.expr import Binary, Const, Expr, Read, Select
+from whet.ir.program import Buffer
 from whet.ir.tensor import Placeholder
 from whet.tasks.layout import Layouts, strides_of
 from whet.tasks.structure import Structure, structure_of, transposition_of
@@ -40,6 +41,21 @@ class Storage:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    def demand(self, buffer: Buffer, border: Border | None = None) -> None:
+        """Raise an error unless all elements of the buffer and its border lie in this memory."""
+        if 0 in buffer.shape:
+            return
+        around = border or ((0, 0),) * len(buffer.shape)
+        steps = list(zip(buffer.shape, around, buffer.element_strides))
+        ends = [(-low * s, (d - 1 + high) * s) for d, (low, high), s in steps]
+        first = buffer.offset + sum(min(*pair, 0) for pair in ends)
+        last = buffer.offset + sum(max(*pair, 0) for pair in ends)
+        if first < 0 or last >= self.size or buffer.dtype != self.dtype:
+            raise AssertionError(
+                f"{buffer.dtype} elements {first} to {last} of '{buffer.name}' do not lie in "
+                f"{self.kind} memory of {self.size} {self.dtype} elements"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +166,11 @@ class _Placer:
                 continue
             s = structure_of(node)
             order = transposition_of(s) if s is not None else None
+            # A slice of the leading part has the same strides, but less memory.
+            if order is None or output.tensor_type.size != t.size:
+                continue
             row_major = strides_of(output.tensor_type.shape, None, None)[0]
-            if order is not None and tuple(strides[axis] for axis in order) == row_major:
+            if tuple(strides[axis] for axis in order) == row_major:
                 storage = Storage("output", size, t.dtype, output)
                 self.result.places[v] = Place(storage, strides, offset)
                 return self.result.places[v]

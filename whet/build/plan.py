@@ -39,6 +39,10 @@ class Step:
     nodes: tuple[Node, ...] = ()
     """What it computes; none for a copy at the edge of the model."""
 
+    def __post_init__(self) -> None:
+        for tensor, storage in self.storages.items():
+            storage.demand(self.task.buffers[tensor], self.task.borders.get(tensor))
+
     @property
     def key(self) -> str:
         """Equal for steps that the same kernel serves."""
@@ -54,6 +58,11 @@ class LoopStep:
     storages: tuple[Storage, ...]
     name: str
     nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        parameters = (*self.program.inputs, *self.program.outputs)
+        for buffer, storage in zip(parameters, self.storages, strict=True):
+            storage.demand(buffer)
 
     @cached_property
     def key(self) -> str:

@@ -65,7 +65,7 @@ def flatten_accesses(stage: Compute, task: Task) -> Expr:
             indices = tuple(map_expr(i, change) for i in e.indices)
             if any(isinstance(x, Read) for i in indices for x in subexpressions(i)):
                 return Read(buffer, indices)
-            return Read(flat_buffer(buffer), (address_form(buffer, indices).expr(),))
+            return Read(memory_of(e.tensor, task), (address_form(buffer, indices).expr(),))
         return None
 
     def under_condition(e: Expr) -> Expr | None:
@@ -93,12 +93,21 @@ def address_form(buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:
     return combine([(affine(i), s) for i, s in zip(indices, strides)], buffer.offset)
 
 
-def flat_buffer(buffer: Buffer) -> Buffer:
-    """The memory behind a buffer as one long row."""
-    reach = (
-        buffer.offset + 1 + sum((d - 1) * s for d, s in zip(buffer.shape, buffer.element_strides))
-    )
-    return Buffer(buffer.name, (max(reach, 1),), buffer.dtype)
+def memory_of(tensor: Tensor, task: Task) -> Buffer:
+    """The memory behind a boundary tensor, zeros around it included, as one long row."""
+    return flat_buffer(task.buffers[tensor], task.borders.get(tensor))
+
+
+def flat_buffer(buffer: Buffer, border: Border | None = None) -> Buffer:
+    """The memory behind a buffer, up to its last element or zero, as one long row.
+
+    x: f32[14, 14], strides (16, 1), offset 17, border 1   ->   x: f32[256]
+    x: f32[4], strides (-1,), offset 3                     ->   x: f32[4]
+    """
+    after = [high for _, high in border] if border else [0] * len(buffer.shape)
+    steps = zip(buffer.shape, after, buffer.element_strides)
+    reach = buffer.offset + sum(max((d - 1 + high) * s, 0) for d, high, s in steps)
+    return Buffer(buffer.name, (max(reach + 1, 1),), buffer.dtype)
 
 
 def bordered_buffer(buffer: Buffer, border: Border) -> Buffer:

@@ -9,7 +9,7 @@ from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.access import address_form, map_expr, memory_of
 from whet.schedule.attention import Attention, AttentionTiling, Product, rows_together
 from whet.schedule.contraction_lowering import copy_panel, copy_panels
 from whet.schedule.kernel import Kernel
@@ -67,7 +67,7 @@ class _Lowering:
         nest = (*self.before, loop(self.p, self.steps, *step, kind="parallel"))
         inputs, arguments = arguments_of(task, nest, {})
         (output,) = task.outputs
-        outputs = (flat_buffer(task.buffers[output]),)
+        outputs = (memory_of(output, task),)
         program = Program(name, inputs, outputs, nest, tuple(self.workspace))
         return Kernel(program, arguments, task.outputs)
 
@@ -228,7 +228,7 @@ class _Lowering:
         output = self.f.task.buffers[g.stage]
         env = self.where(g, row, column=column)
         address = substitute(address_form(output, g.stage.axes).expr(), env)
-        return Store(flat_buffer(output), (address,), self.value(g, total, row, column))
+        return Store(memory_of(g.stage, self.f.task), (address,), self.value(g, total, row, column))
 
     def value(self, g: Product, total: Expr, row: Expr, column: Expr) -> Expr:
         finished = map_expr(g.body, lambda e: total if e is g.reduce else None)

@@ -18,7 +18,7 @@ from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Const, Expr, Read, Reduce, as_expr
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, subexpressions
-from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
+from whet.schedule.access import address_form, flatten_accesses, map_expr, memory_of
 from whet.tasks.task import Task
 
 
@@ -72,7 +72,7 @@ def stage_over_memory(stage: Compute, body: Expr, task: Task) -> FlatStage:
     address = substitute(address_form(output, stage.axes).expr(), unit)
     form = affine(address)
     axes = sorted((a for a in stage.axes if a.extent > 1), key=lambda a: -form.coefficient(a))
-    return FlatStage(tuple(axes), flat_buffer(output), address, body)
+    return FlatStage(tuple(axes), memory_of(stage, task), address, body)
 
 
 def grouped_stage(stage: Compute, task: Task) -> FlatStage:

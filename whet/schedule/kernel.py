@@ -9,7 +9,7 @@ from whet.core.types import Array
 from whet.ir.evaluate import evaluate
 from whet.ir.program import Program
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.access import flat_buffer
+from whet.schedule.access import memory_of
 from whet.tasks.task import Task
 
 
@@ -33,6 +33,6 @@ def prepare_constant(argument: Compute, task: Task, arrays: Mapping[Tensor, Arra
     for tensor, array in arrays.items():
         known[tensor] = array
         known[task.buffers[tensor]] = array
-        known[flat_buffer(task.buffers[tensor])] = array.reshape(-1)
+        known[memory_of(tensor, task)] = array.reshape(-1)
     (result,) = evaluate([argument], known)
     return result

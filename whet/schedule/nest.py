@@ -20,7 +20,7 @@ from whet.ir.program import (
     Transpose,
 )
 from whet.ir.tensor import Tensor, subexpressions
-from whet.schedule.access import flat_buffer
+from whet.schedule.access import memory_of
 from whet.tasks.task import Task
 
 
@@ -91,7 +91,7 @@ def arguments_of(
     sources: dict[Buffer, Tensor] = dict(known)
     for tensor in task.inputs:
         sources.setdefault(task.buffers[tensor], tensor)
-        sources.setdefault(flat_buffer(task.buffers[tensor]), tensor)
+        sources.setdefault(memory_of(tensor, task), tensor)
     used = [b for b in read_buffers(*body) if b in sources]
     return tuple(used), tuple(sources[b] for b in used)
 

@@ -25,7 +25,7 @@ from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Read, Reduce, Var, all_of, as_expr, const, elements, select
 from whet.ir.program import Allocate, If, Program, Stmt, Store
 from whet.ir.tensor import subexpressions
-from whet.schedule.access import flat_buffer, map_expr
+from whet.schedule.access import map_expr, memory_of
 from whet.schedule.flat import FlatStage, stage_over_memory
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, identity_element, loop, split_index, within_count
@@ -51,7 +51,7 @@ class Planar:
     @cached_property
     def image(self) -> Read:
         """The one read of the image."""
-        memory = flat_buffer(self.staged.task.buffers[self.staged.window.read.tensor])
+        memory = memory_of(self.staged.window.read.tensor, self.staged.task)
         found = [e for e in subexpressions(self.stage.body) if isinstance(e, Read)]
         return next(e for e in found if e.tensor is memory)
 

@@ -19,7 +19,7 @@ from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, as_expr, select
 from whet.ir.program import Buffer, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
-from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
+from whet.schedule.access import address_form, flatten_accesses, map_expr, memory_of
 from whet.schedule.nan_rows import may_miss_nan
 from whet.schedule.nest import identity_element, loop, start_of
 from whet.schedule.rows import Rows
@@ -165,7 +165,7 @@ class RegisterRows:
         """Where a stage goes, as indices in its axes: an output, a kept row, or registers."""
         if stage in self.r.task.buffers:
             output = self.r.task.buffers[stage]
-            return flat_buffer(output), (address_form(output, stage.axes).expr(),)
+            return memory_of(stage, self.r.task), (address_form(output, stage.axes).expr(),)
         if stage in self.kept:
             buffer, row = self.kept[stage]
             return buffer, (row, *stage.axes[self.r.row_rank :])

@@ -23,7 +23,7 @@ from whet.ir.affine import affine, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
-from whet.schedule.access import address_form, flat_buffer, flatten_accesses, map_expr
+from whet.schedule.access import address_form, flatten_accesses, map_expr, memory_of
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import (
     arguments_of,
@@ -94,7 +94,7 @@ def lower_rows(r: Rows, t: RowTiling, name: str) -> Kernel:
         body = (Allocate(buffer, body),)
     nest = (loop(p, steps, loop(io, t.rows_per_step // t.together, *body), kind="parallel"),)
     inputs, arguments = arguments_of(r.task, nest, {})
-    outputs = {flat_buffer(r.task.buffers[o]): o for o in r.task.outputs}
+    outputs = {memory_of(o, r.task): o for o in r.task.outputs}
     # Reads under a condition keep their indices, also those of an output by a later stage.
     read = set(read_buffers(*nest))
     outputs |= {r.task.buffers[o]: o for o in r.task.outputs if r.task.buffers[o] in read}
@@ -154,7 +154,9 @@ class RowWriter:
         if stage in self.r.task.buffers:
             output = self.r.task.buffers[stage]
             address = substitute(address_form(output, stage.axes).expr(), env)
-            statements.append(Store(flat_buffer(output), (address,), place[self.at_row()]))
+            statements.append(
+                Store(memory_of(stage, self.r.task), (address,), place[self.at_row()])
+            )
         return statements
 
     def reduction(self, reduce: Reduce, env: dict[Expr, Expr]) -> tuple[list[Stmt], Expr]:
@@ -241,7 +243,7 @@ class RowWriter:
         env = {**env, **variables}
         index: tuple[Expr, ...]
         if stage in self.r.task.buffers:
-            target = flat_buffer(self.r.task.buffers[stage])
+            target = memory_of(stage, self.r.task)
             index = (address_form(self.r.task.buffers[stage], stage.axes).expr(),)
         elif stage in self.kept:
             target, at = self.kept[stage]

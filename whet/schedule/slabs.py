@@ -29,7 +29,7 @@ from whet.ir.program import (
     substitute_block,
 )
 from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
-from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.access import address_form, flat_buffer, map_expr, memory_of
 from whet.schedule.contraction import Contraction, Tiling, find_contraction
 from whet.schedule.contraction_lowering import lower_contraction
 from whet.schedule.flat import FlatStage
@@ -181,7 +181,7 @@ def _one_image(task: Task, source: Side, target: Side) -> Contraction | None:
     c = find_contraction(inner)
     if c is None or not c.b_is_constant or c.vector.extent != target.members:
         return None
-    if not (isinstance(c.a, Read) and c.a.tensor is flat_buffer(places[x])):
+    if not (isinstance(c.a, Read) and c.a.tensor is memory_of(x, inner)):
         return None
     here: dict[Expr, Expr] = dict.fromkeys(c.outer, as_expr(0))
     a = Read(source.near, (substitute(c.a.indices[0], here),))

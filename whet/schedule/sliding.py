@@ -31,7 +31,7 @@ from whet.ir.affine import affine, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, call, elements
 from whet.ir.program import Align, Allocate, Buffer, If, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, subexpressions
-from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.access import address_form, map_expr, memory_of
 from whet.schedule.flat import stage_over_memory
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import (
@@ -217,7 +217,7 @@ def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
     if wanted is not None:
         if t.panels_per_step == 1:
             nest = If(substitute(wanted, {jo: as_expr(0)}), (nest,))
-        image = flat_buffer(s.task.buffers[s.window.read.tensor])
+        image = memory_of(s.window.read.tensor, s.task)
         nest = Align(lead, image, t.lanes, (nest,))
     whole = (loop(p, total, nest, kind="parallel"),)
     inputs, arguments = arguments_of(s.task, whole, writer.known)

@@ -40,7 +40,7 @@ from whet.ir.expr import (
 )
 from whet.ir.program import Align, Allocate, Buffer, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
-from whet.schedule.access import flat_buffer, map_expr
+from whet.schedule.access import map_expr, memory_of
 from whet.schedule.flat import FlatStage, flatten_stage
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import (
@@ -274,7 +274,7 @@ def repack_constants(s: Spatial) -> tuple[Expr, dict[Buffer, Tensor]]:
 
     w[c, ky, kx] read along c   ->   w'[ky, kx, c]
     """
-    constants = {flat_buffer(s.task.buffers[t]): t for t in s.task.constants if t in s.task.buffers}
+    constants = {memory_of(t, s.task): t for t in s.task.constants if t in s.task.buffers}
     known: dict[Buffer, Tensor] = {}
 
     def change(e: Expr) -> Expr | None:

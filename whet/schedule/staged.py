@@ -22,7 +22,7 @@ from whet.ir.affine import free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, binary, const, elements, select
 from whet.ir.program import Allocate, Buffer, If, Loop, LoopKind, Program, Stmt, Store
 from whet.ir.tensor import subexpressions
-from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.access import address_form, map_expr, memory_of
 from whet.schedule.flat import FlatStage, stage_over_memory
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
@@ -278,7 +278,7 @@ def image_at(s: Staged, outer: dict[Expr, Expr], row: Expr, column: Expr) -> Exp
         where.setdefault(axis, as_expr(0))  # of extent 1
     buffer = s.task.buffers[read.tensor]
     address = address_form(buffer, tuple(substitute(i, where) for i in indices))
-    return Read(flat_buffer(buffer), (address.expr(),))
+    return Read(memory_of(read.tensor, s.task), (address.expr(),))
 
 
 def _compute(

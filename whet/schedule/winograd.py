@@ -32,7 +32,7 @@ from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, read_tensors, subexpressions
-from whet.schedule.access import address_form, flat_buffer, map_expr
+from whet.schedule.access import address_form, map_expr, memory_of
 from whet.schedule.flat import FlatStage, grouped_stage
 from whet.schedule.phases import Pair
 from whet.schedule.transforms import Matrices, Transform, linear_plan, matrices, tile_sizes
@@ -211,8 +211,8 @@ def find_winograd(task: Task) -> Winograd | None:
 
 
 def _is_constant(e: Expr, task: Task) -> bool:
-    buffers = [task.buffers[t] for t in task.constants if t in task.buffers]
-    known = {*buffers, *map(flat_buffer, buffers)}
+    constants = [t for t in task.constants if t in task.buffers]
+    known = {b for t in constants for b in (task.buffers[t], memory_of(t, task))}
     return all(x.tensor in known for x in subexpressions(e) if isinstance(x, Read))
 
 

@@ -17,7 +17,7 @@ All rules look at neighbours only, so a rewrite of the graph changes groups near
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whet.core.types import Shape
@@ -203,7 +203,7 @@ def merge_rows(
         for producer in _producers(group, owner):
             if producer.heavy or producer.opaque or producer not in groups:
                 continue
-            if _detour(graph, producer, group) or not share_rows(producer, group):
+            if _detour(graph, producer, group, owner) or not share_rows(producer, group):
                 continue
             order = {node: n for n, node in enumerate(graph.nodes)}
             group.nodes = sorted({*producer.nodes, *group.nodes}, key=lambda n: order[n])
@@ -224,6 +224,10 @@ def in_order(groups: list[Group], owner: Mapping[Node, Group]) -> tuple[Group, .
             continue
         stack.append((group, True))
         stack += [(g, False) for g in _needs(group, owner) if g not in order]
+    position = {group: n for n, group in enumerate(order)}
+    for group in order:
+        if any(position[g] > position[group] for g in _needs(group, owner)):
+            raise AssertionError("groups need each other")
     return tuple(order)
 
 
@@ -249,27 +253,34 @@ def _producers(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
     return list(dict.fromkeys(owner[n] for n in nodes if n in owner and owner[n] is not group))
 
 
-def _detour(graph: Graph, first: Group, last: Group) -> bool:
-    """True when something outside lies between the two: merging would make a cycle.
+def _detour(graph: Graph, first: Group, last: Group, owner: Mapping[Node, Group]) -> bool:
+    """True when a third group lies between the two: merging them would make a cycle.
 
-    Also true when a third group reads the first one's results, because it would have to wait
-    for the merged group, which may need it in turn.
+    Groups run as a whole, so a way through one may enter at a node and leave at another that
+    does not depend on it:   first -> h1, h2 -> last   with h1 and h2 in one group.
     """
-    inside = {*first.nodes, *last.nodes}
-    frontier = [
-        u for node in first.nodes for v in node.results for u in graph.users.get(v, ())
-        if u not in inside
-    ]  # fmt: skip
-    seen: set[Node] = set()
+    ends = (first, last)
+    seen: set[Group | Node] = set()
+    frontier = [unit for unit in _readers(graph, first.nodes, owner) if unit not in ends]
     while frontier:
-        node = frontier.pop()
-        if node in seen:
+        unit = frontier.pop()
+        if unit in seen:
             continue
-        seen.add(node)
-        if node in last.nodes:
+        seen.add(unit)
+        nodes = unit.nodes if isinstance(unit, Group) else [unit]
+        readers = _readers(graph, nodes, owner)
+        if last in readers:
             return True
-        frontier += [u for v in node.results for u in graph.users.get(v, ())]
+        frontier += [reader for reader in readers if reader not in seen]
     return False
+
+
+def _readers(
+    graph: Graph, nodes: Sequence[Node], owner: Mapping[Node, Group]
+) -> list[Group | Node]:
+    """The groups, and views that belong to none, that read what the nodes compute."""
+    users = (u for node in nodes for v in node.results for u in graph.users.get(v, ()))
+    return list(dict.fromkeys(owner.get(u, u) for u in users))
 
 
 def _is_heavy(s: Structure) -> bool:
@@ -303,7 +314,9 @@ def _epilogue_of(
         group = owner[v.node]
         alone = len(graph.users.get(v, ())) == 1 and v not in graph.outputs
         fits = v.tensor_type.shape == shape and reads_in_place(s, node.inputs.index(v))
-        if alone and fits and not group.opaque and group.nodes[-1] is v.node:
+        # With a second result, something else may lie between the group and this node.
+        single = len(group.nodes[0].results) == 1
+        if alone and fits and single and not group.opaque and group.nodes[-1] is v.node:
             candidates.append(group)
     if not candidates:
         return None
