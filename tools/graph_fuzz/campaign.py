@@ -13,6 +13,11 @@ from tools.graph_fuzz.trial import Outcome, make_case, run_case
 from tools.graph_fuzz.workers import Died, Stage, run_isolated
 
 
+COMPARABLE = ("grid", "ties", "uniform", "positive")
+"""Values on which another implementation is asked: with others it is accuracy, or taste, in
+which it differs, and not what nodes mean."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Which graphs to run, and how."""
@@ -60,7 +65,7 @@ def run_plan(plan: Plan, cases: Callable[[int], tuple[Case, Outcome]] | None = N
     def work(index: int, stage: Stage) -> dict[str, Any]:
         stage("grow")
         case, known = make(index)
-        found = run_case(case, stage, peer=plan.peer)
+        found = run_case(case, stage, peer=plan.peer and known.style in COMPARABLE)
         return dataclasses.asdict(replace(
             found, refusals=known.refusals, target=known.target, style=known.style,
             nodes=known.nodes, operators=known.operators,

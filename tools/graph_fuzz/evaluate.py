@@ -30,6 +30,12 @@ TINY = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
 FRACTION = {"f64": 2.0**40, "f32": 2.0**24, "f16": 2.0**11, "bf16": 2.0**8}
 """Numbers with no more digits than this count as exact: for f64 fewer than it has, because
 there is no wider type to compare with."""
+CANCELLING = {
+    "elu": 2.0, "celu": 2.0, "selu": 4.0, "gelu": 4.0, "mish": 4.0, "softplus": 4.0, "swish": 2.0,
+    "hard_swish": 4.0, "hard_sigmoid": 2.0, "shrink": 1.0,
+}  # fmt: skip
+"""Functions that are computed as a difference of numbers near one or near their argument: so
+many units of rounding of that, and not of a small result, they are off."""
 TILES = 32.0
 """Units of rounding of the largest pixel by which a convolution in tiles is off."""
 
@@ -42,7 +48,7 @@ class Noise:
     """How much rounding is exaggerated.  With `everywhere`, exact results are moved too."""
 
     rng: np.random.Generator
-    amplitude: float = 3.0
+    amplitude: float = 4.0
     everywhere: bool = False
 
     def moved(self, array: Array, dtype: DType, where: Any = True) -> Array:
@@ -90,12 +96,15 @@ def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[A
     computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
     if not noise.everywhere and not any(np.any(c) for c in computed):
         return results
-    if not isinstance(node.op, Elementwise) or noise.everywhere:
+    if not isinstance(node.op, Elementwise):  # that rounds its result, and nothing before
         moved = tuple(_moved_operand(a, v, noise) for a, v in zip(args, node.inputs))
         results = run_node(node, moved, f64)
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
     if isinstance(node.op, Conv) and results[0].dtype == np.float64:
         results = (_tiled(results[0], args, node.results[0].type.dtype, noise),)
+    if node.op.name in CANCELLING and results[0].dtype == np.float64:
+        size = np.maximum(1.0, np.abs(args[0])) * CANCELLING[node.op.name]
+        results = (_shifted(results[0], size, noise),)
     return tuple(
         noise.moved(r, v.type.dtype, c) if v.type.dtype.name in ROUNDING else r
         for r, v, c in zip(results, node.results, computed)
@@ -124,10 +133,14 @@ def _tiled(result: Array, args: Sequence[Array], dtype: DType, noise: Noise) -> 
     pixels, weights = (np.abs(a[np.isfinite(a)]) for a in args[:2])
     filters = max(int(np.prod(args[1].shape[1:])), 1)
     size = pixels.max(initial=0) * weights.mean() * filters if weights.size else 0.0
-    step = TILES * ROUNDING["f64" if dtype == f64 else "f32"]
+    return _shifted(result, TILES * size, noise, "f64" if dtype == f64 else "f32")
+
+
+def _shifted(result: Array, size: Any, noise: Noise, inner: str = "f32") -> Array:
+    """The numbers moved by up to a unit of rounding of numbers of that size."""
     with np.errstate(all="ignore"):
-        moved = result + noise.rng.uniform(-1, 1, result.shape) * (size * step)
-    return np.where(np.isfinite(result), moved, result)
+        moved = result + noise.rng.uniform(-1, 1, result.shape) * (size * ROUNDING[inner])
+    return np.where(np.isfinite(result) & (result != 0), moved, result)
 
 
 # ------------------------------------------------------------------------------------- models

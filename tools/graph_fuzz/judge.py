@@ -19,6 +19,8 @@ from whet.core.types import Array
 
 MARGIN = 6.0
 """How often the distance of the runs is allowed."""
+ROUGH = 1e-4
+"""Of the largest element: what is allowed where meaning is compared, and not accuracy."""
 LOOSE = 0.02
 """An element that may be off by more than this share of the largest one says little."""
 
@@ -78,11 +80,10 @@ class Allowed:
             return 0.0
         if not self.is_float:
             return float((self.low != self.high).mean())
-        sizes = np.abs(self.centre[np.isfinite(self.centre)])
-        limit = LOOSE * sizes.max(initial=0)
+        limit = LOOSE * _largest(self.centre)
         return float((self.free | (self.tolerance > max(limit, 0))).mean()) if limit else 0.0
 
-    def wrong(self, got: Array) -> Array | str:
+    def wrong(self, got: Array, roughly: bool = False) -> Array | str:
         """Which elements are not what they may be, or what else is wrong."""
         if dtype_of(got) != self.dtype:
             return f"element type {dtype_of(got)}"
@@ -94,13 +95,14 @@ class Allowed:
             wide = _comparable(got, self.dtype)
             return ~((wide >= self.low) & (wide <= self.high))
         wide = got.astype(np.float64)
+        more = ROUGH * _largest(self.centre) if roughly else 0.0
         with np.errstate(all="ignore"):
-            near = np.abs(wide - self.centre) <= self.tolerance
+            near = np.abs(wide - self.centre) <= self.tolerance + more
             same = (wide == self.centre) | (np.isnan(wide) & np.isnan(self.centre))
             return ~(near | same | self.free)
 
-    def mismatch(self, output: int, got: Array) -> Mismatch | None:
-        wrong = self.wrong(got)
+    def mismatch(self, output: int, got: Array, roughly: bool = False) -> Mismatch | None:
+        wrong = self.wrong(got, roughly)
         if isinstance(wrong, str):
             return Mismatch(output, (), wrong, f"{self.dtype}{list(self.shape)}", 0.0, 0, 0)
         if not wrong.any():
@@ -109,6 +111,10 @@ class Allowed:
         tolerance = float(self.tolerance[where]) if self.is_float else 0.0
         return Mismatch(output, where, str(got[where]), str(self.centre[where]), tolerance,
                         int(wrong.sum()), int(wrong.size))  # fmt: skip
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
 def _kind(array: Array) -> Array:
@@ -138,11 +144,12 @@ class Expectation:
         parts = zip(*runs, strict=True)
         return Expectation(tuple(Allowed(p, d) for p, d in zip(parts, declared)))
 
-    def mismatch(self, results: Sequence[Array]) -> Mismatch | None:
-        """The first thing that is wrong, if any."""
+    def mismatch(self, results: Sequence[Array], roughly: bool = False) -> Mismatch | None:
+        """The first thing that is wrong, if any; `roughly` compares meaning, not accuracy."""
         if len(results) != len(self.outputs):
             return Mismatch(0, (), f"{len(results)} outputs", len(self.outputs), 0.0, 0, 0)
-        found = (a.mismatch(n, np.asarray(r)) for n, (a, r) in enumerate(zip(self.outputs, results)))
+        found = (a.mismatch(n, np.asarray(r), roughly)
+                 for n, (a, r) in enumerate(zip(self.outputs, results)))  # fmt: skip
         return next((m for m in found if m is not None), None)
 
     def loose(self) -> float:

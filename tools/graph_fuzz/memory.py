@@ -109,11 +109,13 @@ _BYTES = _bytes_type().dtype
 
 def differently_laid_out(array: Array, way: str) -> Array:
     """The same numbers in another memory layout."""
+    if not array.ndim:
+        return array
     if way == "fortran":
         return np.asfortranarray(array)
-    if way == "reversed" and array.ndim:
+    if way == "reversed":
         return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
-    if way == "sparse" and array.ndim:
+    if way == "sparse":
         wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1] + 1), array.dtype)
         wide[..., 1::2] = array
         return wide[..., 1::2]

@@ -84,6 +84,8 @@ def draw_window(g: Growth, space: Shape, *, pool: bool = False, dilate: bool = T
     auto = g.draw.pick([None] * 5 + ["SAME_UPPER", "SAME_LOWER", "VALID"])
     if auto == "VALID" and any(e < (k - 1) * d + 1 for e, k, d in zip(space, kernel, dilations)):
         auto = None
+    if pool and auto in ("SAME_UPPER", "SAME_LOWER"):  # with gaps, opinions differ on what fits
+        dilations = [1] * len(space)
     return Window(tuple(kernel), strides, tuple(dilations), (*begins, *ends), auto)
 
 
@@ -143,7 +145,9 @@ def conv_transpose(g: Growth, name: str) -> Held:
         low = [g.draw.integer(0, max(min(k - 1, (f - 1) // 2), 0)) for k, f in zip(kernel, full)]
         high = [g.draw.integer(0, max(min(k - 1, (f - 1) // 2), 0)) for k, f in zip(kernel, full)]
         given["pads"] = [*low, *high]
-    elif way == "same":
+    elif way == "same" and all(
+        (k - 1) * d + 1 >= s for k, d, s in zip(kernel, dilations, strides)
+    ):
         given["auto_pad"] = g.draw.pick(["SAME_UPPER", "SAME_LOWER"])
     elif way == "shape":
         given["output_shape"] = [max(1, f - g.draw.integer(0, 1)) for f in full]

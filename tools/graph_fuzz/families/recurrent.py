@@ -9,7 +9,9 @@ from tools.graph_fuzz.registry import generates
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = ["Relu", "Tanh", "Sigmoid", "HardSigmoid", "Softsign", "Softplus", "Elu", "LeakyRelu",
-             "ThresholdedRelu", "ScaledTanh", "Affine"]  # fmt: skip
+             "ThresholdedRelu"]  # fmt: skip
+SCALED = ["ScaledTanh", "Affine"]
+"""Functions whose two numbers have no defaults."""
 
 
 @generates("RNN", "GRU", "LSTM")
@@ -39,7 +41,10 @@ def recurrent(g: Growth, name: str) -> Held | list[Held]:
     given: dict[str, object] = {"hidden_size": hidden, "direction": direction, "layout": layout}
     if g.draw.chance(0.25):
         count = {"RNN": 1, "GRU": 2, "LSTM": 3}[name] * ways
-        given["activations"] = [g.draw.pick(FUNCTIONS) for _ in range(count)]
+        scaled = g.draw.chance(0.25)
+        given["activations"] = [g.draw.pick(SCALED if scaled else FUNCTIONS) for _ in range(count)]
+        if scaled:
+            given["activation_alpha"], given["activation_beta"] = [0.75] * count, [0.5] * count
     if g.draw.chance(0.15):
         given["clip"] = 1.5
     if name == "GRU":
