@@ -20,6 +20,8 @@ from whet.frontend.onnx.external import ExternalData
 from whet.frontend.onnx.tensors import Foreign, read_tensor
 
 WAYS = {"plain": 84, "cached": 8, "artifact": 8}
+MOST_CHECKED = 6
+"""Nodes of models that are compiled with checks, which take long to compile."""
 LAYOUTS = ("fortran", "reversed", "sparse", "unaligned")
 
 
@@ -39,8 +41,8 @@ class Variant:
     """Forbidden pages around arrays, which end the process; else margins that are looked at."""
 
 
-def draw_variant(seed: int, index: int, target: str | None, style: str) -> Variant:
-    """The variant of that number."""
+def draw_variant(seed: int, index: int, target: str | None, style: str, nodes: int) -> Variant:
+    """The variant of that number, for a model with that kind of values and so many nodes."""
     draw = Draw(seed, index, 1)
     name = target or NAMES[index % len(NAMES)]
     threads = draw.pick([2, 4, 8, 16]) if name == "many-cores" else draw.pick([1, 1, 2, 2, 3, 4])
@@ -51,7 +53,7 @@ def draw_variant(seed: int, index: int, target: str | None, style: str) -> Varia
         threads=threads,
         numerics="exact" if exact else "real",
         way=draw.weighted(WAYS),
-        checked=draw.chance(0.06),
+        checked=nodes <= MOST_CHECKED and draw.chance(0.12),
         layout=draw.pick(LAYOUTS),
     )
 

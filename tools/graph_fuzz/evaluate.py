@@ -20,7 +20,6 @@ from whet.core.types import Array
 from whet.frontend.onnx.imported import ImportedModel
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.graph.interpret import interpret, run_node
-from whet.ops.conv import Conv
 from whet.ops.elementwise import Elementwise
 
 ROUNDING = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
@@ -36,8 +35,10 @@ CANCELLING = {
 }  # fmt: skip
 """Functions that are computed as a difference of numbers near one or near their argument: so
 many units of rounding of that, and not of a small result, they are off."""
-TILES = 32.0
-"""Units of rounding of the largest pixel by which a convolution in tiles is off."""
+MIXING = {"conv": 32.0, "dft": 8.0}
+"""Operators that may add and subtract neighbours which an element does not depend on (tiles of
+a convolution, factors that are zero but for rounding): so many units of rounding of the largest
+number they are off."""
 
 Run = tuple[Array, ...]
 """The outputs of a model: f64 for floating-point ones that are carried, else as declared."""
@@ -94,14 +95,15 @@ def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[A
         return run_node(node, args, f64)
     results = run_node(node, args, f64)
     computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
-    if not noise.everywhere and not any(np.any(c) for c in computed):
+    rounds = noise.everywhere or node.op.name in MIXING or any(np.any(c) for c in computed)
+    if not rounds:
         return results
     if not isinstance(node.op, Elementwise):  # that rounds its result, and nothing before
         moved = tuple(_moved_operand(a, v, noise) for a, v in zip(args, node.inputs))
         results = run_node(node, moved, f64)
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
-    if isinstance(node.op, Conv) and results[0].dtype == np.float64:
-        results = (_tiled(results[0], args, node.results[0].type.dtype, noise),)
+    if node.op.name in MIXING and results[0].dtype == np.float64:
+        results = (_mixed(node, results[0], args, noise),)
     if node.op.name in CANCELLING and results[0].dtype == np.float64:
         size = np.maximum(1.0, np.abs(args[0])) * CANCELLING[node.op.name]
         results = (_shifted(results[0], size, noise),)
@@ -128,19 +130,22 @@ def _moved_operand(array: Array, value: Value, noise: Noise) -> Array:
     return noise.moved(array, inner)
 
 
-def _tiled(result: Array, args: Sequence[Array], dtype: DType, noise: Noise) -> Array:
-    """Convolutions in tiles are off by a share of the largest pixel, not of their own."""
-    pixels, weights = (np.abs(a[np.isfinite(a)]) for a in args[:2])
-    filters = max(int(np.prod(args[1].shape[1:])), 1)
-    size = pixels.max(initial=0) * weights.mean() * filters if weights.size else 0.0
-    return _shifted(result, TILES * size, noise, "f64" if dtype == f64 else "f32")
+def _mixed(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> Array:
+    largest = float(np.abs(args[0][np.isfinite(args[0])]).max(initial=0))
+    if len(args) > 1:  # weights
+        finite = np.abs(np.where(np.isfinite(args[1]), args[1], 0.0))
+        largest *= float(finite.mean()) * finite[:1].size if finite.size else 0.0
+    inner = "f64" if node.results[0].type.dtype == f64 else "f32"
+    return _shifted(result, MIXING[node.op.name] * largest, noise, inner, zeros=True)
 
 
-def _shifted(result: Array, size: Any, noise: Noise, inner: str = "f32") -> Array:
-    """The numbers moved by up to a unit of rounding of numbers of that size."""
+def _shifted(
+    result: Array, size: Any, noise: Noise, inner: str = "f32", *, zeros: bool = False
+) -> Array:
+    """The numbers, with or without zeros, moved by up to a unit of rounding of that size."""
     with np.errstate(all="ignore"):
         moved = result + noise.rng.uniform(-1, 1, result.shape) * (size * ROUNDING[inner])
-    return np.where(np.isfinite(result) & (result != 0), moved, result)
+    return np.where(np.isfinite(result) & (zeros | (result != 0)), moved, result)
 
 
 # ------------------------------------------------------------------------------------- models

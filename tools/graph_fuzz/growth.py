@@ -31,9 +31,12 @@ from whet.frontend.onnx.load import Source
 from whet.frontend.onnx.mapping import NeedsValue, Unsupported
 from whet.frontend.onnx.problems import Problems
 from whet.graph.build import GraphBuilder
+from whet.graph.export_operators import NATIVE_DOMAIN
 from whet.graph.graph import Constant, Result, Value
 
-DOMAINS = {"ai.onnx.ml": 5, "ai.onnx.preview": 1, "ai.onnx.preview.training": 1, "whet": 1}
+DOMAINS = {
+    "ai.onnx.ml": 5, "ai.onnx.preview": 1, "ai.onnx.preview.training": 1, NATIVE_DOMAIN: 1,
+}  # fmt: skip
 """Versions of the other operator sets."""
 LARGEST = {"f16": 3e4}
 """Beyond this (1e6 for other types) a value is too large to compute on with."""
@@ -98,12 +101,17 @@ class Given:
 
 
 class Growth:
-    """Values, nodes and how to add more; `outer` is the model around a subgraph."""
+    """Values, nodes and how to add more.
+
+    `outer` is the model around a subgraph, whose values it sees unless it is `closed`.
+    """
 
     def __init__(
-        self, draw: Draw, opset: int, style: str, *, empty: bool = False, outer: Growth | None = None
-    ) -> None:
+        self, draw: Draw, opset: int, style: str, *, empty: bool = False,
+        outer: Growth | None = None, closed: bool = False,
+    ) -> None:  # fmt: skip
         self.draw, self.opset, self.style, self.empty, self.outer = draw, opset, style, empty, outer
+        self.closed = closed
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.inputs: list[Given] = []
@@ -136,6 +144,9 @@ class Growth:
 
         An attribute that is None is left out; a NumPy array becomes a tensor.
         """
+        if declared_types(op_type, DOMAINS.get(domain, self.opset), domain) is None:
+            if domain != NATIVE_DOMAIN:  # whose operators have no declarations
+                raise Impossible
         names = ["" if v is None else v.name for v in inputs]
         while names and not names[-1]:
             names.pop()
@@ -316,7 +327,9 @@ class Growth:
 
     def visible(self) -> list[Held]:
         """All tensors that a node here may read."""
-        return self.pool if self.outer is None else [*self.outer.visible(), *self.pool]
+        if self.outer is None or self.closed:
+            return self.pool
+        return [*self.outer.visible(), *self.pool]
 
     def tensor(
         self,

@@ -15,7 +15,7 @@ import numpy as np
 
 import whet
 from tools.graph_fuzz.calls import OutsideError, SharedError, all_calls, results_of
-from tools.graph_fuzz.case import Case, draw_variant
+from tools.graph_fuzz.case import Case, count_nodes, draw_variant
 from tools.graph_fuzz.evaluate import Run, noisy_runs, reference_runs
 from tools.graph_fuzz.judge import Expectation, Mismatch
 from tools.graph_fuzz.memory import fenced_arenas
@@ -68,14 +68,15 @@ class Outcome:
 def make_case(seed: int, index: int, target: str | None = None) -> tuple[Case, Outcome]:
     """The case of that number, and what is known of it before it runs."""
     grown = grow_model(seed, index)
-    variant = draw_variant(seed, index, target, grown.style)
+    nodes = count_nodes(grown.model.graph)
+    variant = draw_variant(seed, index, target, grown.style, nodes)
     case = Case(grown.model, grown.inputs, variant)
     known = Outcome(
         "ok",
         refusals=tuple(f"{op}: {plain_reason(reason)}" for op, reason in grown.refusals),
         target=variant.target,
         style=grown.style,
-        nodes=case.size,
+        nodes=nodes,
         operators=tuple(sorted({n.op_type for n in grown.model.graph.node})),
     )
     return case, known

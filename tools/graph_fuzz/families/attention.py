@@ -93,6 +93,8 @@ def linear_attention(g: Growth, name: str) -> Held | list[Held]:
 
 @generates("FlexAttention", domain="ai.onnx.preview")
 def flex_attention(g: Growth, name: str) -> Held:
+    if g.opset < 15:  # its body uses operators of that set
+        raise Impossible
     dtype = g.dtype(g.types(name, "T1", "ai.onnx.preview"))
     batch, groups, shared = g.draw.integer(1, 2), g.draw.pick([1, 1, 2]), g.draw.pick([1, 2])
     length, keys, size = g.draw.pick([1, 3, 5]), g.draw.pick([1, 3, 5, 17]), g.draw.pick([1, 4, 5])
@@ -100,7 +102,7 @@ def flex_attention(g: Growth, name: str) -> Held:
     k, v = (g.same(dtype, (batch, groups, keys, size), 0.2) for _ in range(2))
     scores = g.array(dtype, (batch, groups * shared, length, keys))
     bodies = {
-        stage: grow_body(g, [scores], states=[Held("", scores).type]).graph
+        stage: grow_body(g, [scores], states=[Held("", scores).type], closed=True).graph
         for stage in g.draw.some(["score_mod", "prob_mod"], 0.5)
     }
     return g.emit(name, q, k, v, domain="ai.onnx.preview", scale=g.draw.pick([None, 0.25]), **bodies)

@@ -182,9 +182,14 @@ def swiglu(g: Growth, name: str) -> Held:
 
 @generates("Sum", "Max", "Min", "Mean")
 def variadic(g: Growth, name: str) -> Held:
-    first = g.tensor(g.types(name))
-    others = [partner(g, first) for _ in range(g.draw.integer(0, 3))]
-    return g.emit(name, first, *others)
+    operands = [g.tensor(g.types(name))]
+    shape = operands[0].shape
+    for _ in range(g.draw.integer(0, 3)):
+        other = partner(g, operands[0])
+        if _broadcasts(other.shape, shape):
+            operands.append(other)
+            shape = np.broadcast_shapes(shape, other.shape)
+    return g.emit(name, *operands)
 
 
 @generates("Where")

@@ -68,6 +68,8 @@ def resize(g: Growth, name: str) -> Held:
         given["extrapolation_value"] = g.draw.pick([None, 1.5])
         ends = [0.0] * v.rank + [1.0, 1.0] + [g.draw.pick([0.75, 1.0, 1.25]) for _ in v.shape[2:]]
         roi = g.constant(np.asarray(ends, np.float32))
+    if roi is None and g.opset < 13:  # an input that may be empty, but not absent
+        roi = g.constant(np.zeros(0, np.float32))
     by_scale = g.draw.chance(0.5)
     scales = _scales(g, v.shape)
     if by_scale:
@@ -78,4 +80,5 @@ def resize(g: Growth, name: str) -> Held:
         axes = list(range(2, v.rank))
         return g.emit(name, v, None, None, g.ints(sizes[2:]), axes=axes,
                       keep_aspect_ratio_policy=policy, **given)  # fmt: skip
-    return g.emit(name, v, roi, None, g.ints(sizes), **given)
+    scale = g.constant(np.zeros(0, np.float32)) if g.opset < 13 else None
+    return g.emit(name, v, roi, scale, g.ints(sizes), **given)

@@ -32,15 +32,16 @@ class GrownBody:
 
 def grow_body(
     g: Growth, arguments: Sequence[Array], give: int = 0, states: Sequence[TensorType] = (),
-    first: Sequence[str] = (), seeds: Sequence[TensorType] = (),
+    first: Sequence[str] = (), seeds: Sequence[TensorType] = (), closed: bool = False,
 ) -> GrownBody:  # fmt: skip
     """A subgraph that takes `arguments` and gives first values of the types of `states`, then
     `give` others.
 
     Names in `first` are given before all of these.  With `seeds` it starts from values of these
-    types: a branch takes no arguments, and what it computes with comes from outside.
+    types: a branch takes no arguments, and what it computes with comes from outside.  A `closed`
+    one reads nothing from there.
     """
-    inner = Growth(g.draw, g.opset, g.style, empty=g.empty, outer=g)
+    inner = Growth(g.draw, g.opset, g.style, empty=g.empty, outer=g, closed=closed)
     inputs = [inner.input(a) for a in arguments]
     inner.pool += inputs
     for t in seeds:
