@@ -20,11 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 # Work is split over processes, and the same kernels are chosen on every machine.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["WHET_CALIBRATE"] = "0"
 os.environ["WHET_DB_PATH"] = str(Path(tempfile.gettempdir()) / "whet-fuzz-has-no-records.db")
 
@@ -35,6 +33,7 @@ from tools.graph_fuzz.store import replay, store_failure
 from tools.graph_fuzz.targets import NAMES
 from tools.graph_fuzz.trial import make_case
 
+ROOT = Path(__file__).resolve().parents[1]
 EVERY = 100
 """Graphs between two lines of progress."""
 

@@ -12,7 +12,6 @@ from tools.graph_fuzz.targets import NAMES, can_run
 from tools.graph_fuzz.trial import Outcome, make_case, run_case
 from tools.graph_fuzz.workers import Died, Stage, run_isolated
 
-
 COMPARABLE = ("grid", "ties", "uniform", "positive")
 """Values on which another implementation is asked: with others it is accuracy, or taste, in
 which it differs, and not what nodes mean."""

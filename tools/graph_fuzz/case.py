@@ -82,7 +82,7 @@ def save_case(case: Case, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     (folder / "model.txt").write_text(onnx.printer.to_text(case.model) + "\n")
-    inputs = onnx.GraphProto()
+    inputs: Any = onnx.GraphProto()
     inputs.initializer.extend(numpy_helper.from_array(a, n) for n, a in case.inputs.items())
     (folder / "inputs.pb").write_bytes(inputs.SerializeToString())
     (folder / "variant.json").write_text(json.dumps(dataclasses.asdict(case.variant), indent=1))
@@ -90,9 +90,9 @@ def save_case(case: Case, folder: Path) -> None:
 
 def load_case(folder: Path) -> Case:
     """The case that `save_case` wrote."""
-    model = onnx.ModelProto()
+    model: Any = onnx.ModelProto()
     model.ParseFromString((folder / "model.onnx").read_bytes())
-    inputs = onnx.GraphProto()
+    inputs: Any = onnx.GraphProto()
     inputs.ParseFromString((folder / "inputs.pb").read_bytes())
     arrays = {}
     for tensor in inputs.initializer:

@@ -34,7 +34,7 @@ class Draw:
             point -= weight
             if point < 0:
                 return option
-        return next(reversed(options))
+        return list(options)[-1]
 
     def some(self, options: Sequence[T], probability: float) -> list[T]:
         """Each of the options with this probability, in order."""

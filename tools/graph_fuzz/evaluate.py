@@ -26,6 +26,11 @@ ROUNDING = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 """Half the distance of neighbours, relative to the number."""
 TINY = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
 """The distance of the smallest numbers."""
+SMALLEST = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-24, "bf16": 2.0**-126}
+"""Below this a function's result may be zero; half precision is computed in f32."""
+PLAIN = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "matmul", "conv",
+                   "reduce_sum", "reduce_mean"])  # fmt: skip
+"""Arithmetic that is right to the last digit of the smallest numbers."""
 FRACTION = {"f64": 2.0**40, "f32": 2.0**24, "f16": 2.0**11, "bf16": 2.0**8}
 """Numbers with no more digits than this count as exact: for f64 fewer than it has, because
 there is no wider type to compare with."""
@@ -52,10 +57,10 @@ class Noise:
     amplitude: float = 4.0
     everywhere: bool = False
 
-    def moved(self, array: Array, dtype: DType, where: Any = True) -> Array:
-        """The numbers moved by up to `amplitude` units of rounding."""
+    def moved(self, array: Array, dtype: DType, where: Any = True, least: float = 0.0) -> Array:
+        """The numbers moved by up to `amplitude` units of rounding, and by `least`."""
         factor = 1 + self.rng.uniform(-1, 1, array.shape) * (self.amplitude * ROUNDING[dtype.name])
-        step = self.rng.uniform(-1, 1, array.shape) * TINY[dtype.name]
+        step = self.rng.uniform(-1, 1, array.shape) * max(TINY[dtype.name], least)
         with np.errstate(all="ignore"):
             return np.where(where & np.isfinite(array), array * factor + step, array)
 
@@ -107,10 +112,12 @@ def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[A
     if node.op.name in CANCELLING and results[0].dtype == np.float64:
         size = np.maximum(1.0, np.abs(args[0])) * CANCELLING[node.op.name]
         results = (_shifted(results[0], size, noise),)
+    least = {} if node.op.name in PLAIN else SMALLEST
     return tuple(
-        noise.moved(r, v.type.dtype, c) if v.type.dtype.name in ROUNDING else r
+        noise.moved(r, v.type.dtype, c, least.get(v.type.dtype.name, 0.0))
+        if v.type.dtype.name in ROUNDING else r
         for r, v, c in zip(results, node.results, computed)
-    )
+    )  # fmt: skip
 
 
 def _computed(result: Array, dtype: DType, args: Sequence[Array], noise: Noise) -> Array:
@@ -187,4 +194,3 @@ def noisy_runs(
     rng = np.random.default_rng([seed, count])
     noise = Noise(rng, **settings)
     return [run_model(imported, flat, lambda g, a: noisy(g, a, noise)) for _ in range(count)]
-

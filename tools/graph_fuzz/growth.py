@@ -144,9 +144,9 @@ class Growth:
 
         An attribute that is None is left out; a NumPy array becomes a tensor.
         """
-        if declared_types(op_type, DOMAINS.get(domain, self.opset), domain) is None:
-            if domain != NATIVE_DOMAIN:  # whose operators have no declarations
-                raise Impossible
+        known = declared_types(op_type, DOMAINS.get(domain, self.opset), domain)
+        if known is None and domain != NATIVE_DOMAIN:  # whose operators have no declarations
+            raise Impossible
         names = ["" if v is None else v.name for v in inputs]
         while names and not names[-1]:
             names.pop()
@@ -359,7 +359,7 @@ class Growth:
         if found:
             return self._choose(found)
         for _ in range(20):
-            drawn = shape() if shape else self.shape(self.draw.pick([r for r in ranks]))
+            drawn = shape() if shape else self.shape(self.draw.pick(list(ranks)))
             made = Held("", self.array(self.dtype(allowed), drawn))
             if fits(made):
                 return self.operand(made.array, constant=0.2)
@@ -380,7 +380,7 @@ class Growth:
                 if v.dtype not in allowed:
                     v = self.converted(v, self.dtype(allowed))
                 if v.rank not in ranks:
-                    v = self.ranked(v, self.draw.pick([r for r in ranks]))
+                    v = self.ranked(v, self.draw.pick(list(ranks)))
                 return v
         except Impossible:
             return None

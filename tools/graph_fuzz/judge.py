@@ -40,8 +40,9 @@ class Mismatch:
     def __str__(self) -> str:
         if self.where == () and self.size == 0:
             return f"output {self.output}: {self.got}, expected {self.expected}"
-        return (f"output {self.output}{list(self.where)}: {self.got}, expected {self.expected} "
-                f"give or take {self.tolerance:.3g}; {self.count} of {self.size} differ")  # fmt: skip
+        where = f"output {self.output}{list(self.where)}"
+        expected = f"{self.expected} give or take {self.tolerance:.3g}"
+        return f"{where}: {self.got}, expected {expected}; {self.count} of {self.size} differ"
 
 
 class Allowed:
@@ -119,7 +120,9 @@ def _largest(array: Array) -> float:
 
 def _kind(array: Array) -> Array:
     """0 for numbers, 1 for NaN, 2 and 3 for infinities."""
-    return np.where(np.isnan(array), 1, np.where(array == np.inf, 2, np.where(array == -np.inf, 3, 0)))
+    return np.where(
+        np.isnan(array), 1, np.where(array == np.inf, 2, np.where(array == -np.inf, 3, 0))
+    )
 
 
 def _comparable(array: Array, dtype: DType) -> Array:

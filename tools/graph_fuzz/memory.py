@@ -7,11 +7,13 @@ import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 import whet.build.segment as segment_module
 from whet.core.alignment import ALIGNMENT
+from whet.core.dtypes import u8
 from whet.core.types import Array, TensorType, type_of
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -84,27 +86,21 @@ class Fences:
 def fenced_arenas(*, pages: bool) -> Iterator[list[Fences]]:
     """The working memory of compiled models lies between fences too."""
     made: list[Fences] = []
-    original = segment_module.aligned_zeros
+    module: Any = segment_module
+    original = module.aligned_zeros
 
     def fenced_zeros(nbytes: int) -> Array:
         fences = Fences(pages=pages, at_end=True)
         made.append(fences)
-        array = fences.empty(TensorType((nbytes,), _BYTES), aligned=True)
+        array = fences.empty(TensorType((nbytes,), u8), aligned=True)
         array[:] = 0
         return array
 
-    segment_module.aligned_zeros = fenced_zeros
+    module.aligned_zeros = fenced_zeros
     try:
         yield made
     finally:
-        segment_module.aligned_zeros = original
-
-
-def _bytes_type() -> TensorType:
-    return type_of(np.zeros(0, np.uint8))
-
-
-_BYTES = _bytes_type().dtype
+        module.aligned_zeros = original
 
 
 def differently_laid_out(array: Array, way: str) -> Array:

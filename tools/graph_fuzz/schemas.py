@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import onnx
 
@@ -15,7 +16,7 @@ TO_ONNX: Mapping[DType, int] = {dtype: number for number, dtype in FROM_ONNX.ite
 
 
 def _named() -> dict[str, DType]:
-    kinds = onnx.TensorProto.DataType
+    kinds: Any = onnx.TensorProto.DataType
     return {f"tensor({kinds.Name(n).lower()})": dtype for n, dtype in FROM_ONNX.items()}
 
 
@@ -29,7 +30,7 @@ def declared_types(op_type: str, opset: int, domain: str) -> Mapping[str, tuple[
     A parameter of a fixed type counts as a variable with the type's own name.
     """
     schema = find_schema(domain, op_type, opset)
-    if schema is None or schema.deprecated:
+    if schema is None:
         return None
     found = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     for parameter in (*schema.inputs, *schema.outputs):

@@ -13,17 +13,17 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tools.graph_fuzz.case import Case
-from tools.graph_fuzz.evaluate import run_model
 from tools.graph_fuzz.schemas import TO_ONNX
 from whet.core.errors import WhetError
 from whet.core.types import Array, type_of
 from whet.frontend.onnx import import_model
+from whet.frontend.onnx.staging import run_stages
 from whet.frontend.onnx.structure import names_read
 from whet.graph.interpret import interpret
 
 
 def copied(model: Any) -> Any:
-    made = onnx.ModelProto()
+    made: Any = onnx.ModelProto()
     made.CopyFrom(model)
     return made
 
@@ -60,7 +60,7 @@ def with_outputs(case: Case, names: Sequence[str]) -> Case:
 
 
 def _copied_info(info: Any) -> Any:
-    made = onnx.ValueInfoProto()
+    made: Any = onnx.ValueInfoProto()
     made.CopyFrom(info)
     return made
 
@@ -169,6 +169,6 @@ def intermediate_values(case: Case) -> dict[str, Array]:
 def _values(case: Case, names: Sequence[str]) -> Iterator[Array]:
     imported = import_model(case.model, case.inputs)
     flat = imported.flatten([case.inputs[p.name] for p in imported.arguments])
-    outputs = run_model(imported, flat, lambda g, a: interpret(g, a))
-    for _, array in zip(names, outputs):
-        yield np.array(array)
+    for _, value in zip(names, run_stages(imported, flat, interpret)):
+        if isinstance(value, np.ndarray):  # and no sequence
+            yield np.array(value)

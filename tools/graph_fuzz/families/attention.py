@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tools.graph_fuzz.families.subgraphs import grow_body
 from tools.graph_fuzz.growth import Growth, Held, Impossible
 from tools.graph_fuzz.registry import generates
-from whet.core.dtypes import bool_
+from whet.core.dtypes import DType, bool_
+from whet.core.types import Shape
 
 
 @generates("Attention")
@@ -23,11 +26,15 @@ def attention(g: Growth, name: str) -> Held | list[Held]:
         shape = (batch, rows, count * width) if flat else (batch, count, rows, width)
         return g.same(dtype, shape, 0.2)
 
-    q, k, v = operand(heads, length, size), operand(groups, keys, size), operand(groups, keys, v_size)
-    given: dict[str, object] = {}
+    q, k, v = (
+        operand(heads, length, size),
+        operand(groups, keys, size),
+        operand(groups, keys, v_size),
+    )
+    given: dict[str, Any] = {}
     if flat:
         given = {"q_num_heads": heads, "kv_num_heads": groups}
-    past = [None, None]
+    past: list[Held | None] = [None, None]
     total = keys
     if g.draw.chance(0.25):
         before = g.draw.integer(1, 4)
@@ -49,7 +56,7 @@ def attention(g: Growth, name: str) -> Held | list[Held]:
     return g.emit(name, q, k, v, mask, *past, outputs=outputs, **given)
 
 
-def _mask(g: Growth, dtype: object, full: tuple[int, ...]) -> Held:
+def _mask(g: Growth, dtype: DType, full: Shape) -> Held:
     """A mask of truth values or of numbers; every query sees some key."""
     shape = full[-2:] if g.draw.chance(0.5) else tuple(
         d if n >= 2 or g.draw.chance(0.5) else 1 for n, d in enumerate(full))  # fmt: skip
@@ -58,7 +65,7 @@ def _mask(g: Growth, dtype: object, full: tuple[int, ...]) -> Held:
         seen[..., 0] = True
         return g.operand(seen)
     assert dtype != bool_
-    return g.same(dtype, shape)  # type: ignore[arg-type]
+    return g.same(dtype, shape)
 
 
 @generates("RotaryEmbedding")
@@ -71,7 +78,7 @@ def rotary(g: Growth, name: str) -> Held:
     flat = g.draw.chance(0.4)
     x = g.same(dtype, (batch, length, heads * size) if flat else (batch, heads, length, size), 0.2)
     places = None
-    shape = (batch, length, half)
+    shape: Shape = (batch, length, half)
     if g.draw.chance(0.5):
         rows = length + 3
         index = g.draw.rng.integers(0, rows, (batch, length)).astype(np.int64)
@@ -105,4 +112,6 @@ def flex_attention(g: Growth, name: str) -> Held:
         stage: grow_body(g, [scores], states=[Held("", scores).type], closed=True).graph
         for stage in g.draw.some(["score_mod", "prob_mod"], 0.5)
     }
-    return g.emit(name, q, k, v, domain="ai.onnx.preview", scale=g.draw.pick([None, 0.25]), **bodies)
+    return g.emit(
+        name, q, k, v, domain="ai.onnx.preview", scale=g.draw.pick([None, 0.25]), **bodies
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tools.graph_fuzz.growth import Growth, Held, can_convert
 from tools.graph_fuzz.registry import generates
 from tools.graph_fuzz.schemas import TO_ONNX
@@ -13,7 +15,7 @@ def cast(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name, "T1"))
     allowed = [d for d in g.types(name, "T2") if d != v.dtype and can_convert(v.array, d)]
     to = g.dtype(allowed)
-    settings = {}
+    settings: dict[str, Any] = {}
     if g.opset >= 19 and to.is_float and to.bits == 8 and to != f8e8m0:
         settings["saturate"] = g.draw.pick([None, 1, 0])
     if g.opset >= 24 and to == f8e8m0:

@@ -62,8 +62,9 @@ def gemm(g: Growth, name: str) -> Held:
 
 
 EQUATIONS = (
-    "ij,jk->ik", "bij,bjk->bik", "bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd", "ij,kj->ik", "i,i->", "i,j->ij",
-    "ij->ji", "ij->", "ij->i", "ij->j", "ii->i", "ii->", "...ij,...jk->...ik", "...i,...i->...",
+    "ij,jk->ik", "bij,bjk->bik", "bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd", "ij,kj->ik", "i,i->",
+    "i,j->ij", "ij->ji", "ij->", "ij->i", "ij->j", "ii->i", "ii->", "...ij,...jk->...ik",
+    "...i,...i->...",
     "bi,bi->b", "ij,j->i", "ijk,kl->ijl", "ij,jk,kl->il", "abc,cd->abd", "bqhd,bkhd->bhqk",
     "ij,ij->ij", "ab,bc", "ij,i->ji",
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from onnx import helper
 
@@ -92,7 +94,7 @@ def scan(g: Growth, name: str) -> Held | list[Held]:
         slices, firsts = [s[0] for s in slices], [s[0] for s in firsts]
     body = grow_body(g, [*firsts, *slices], collected,
                      [Held("", np.asarray(s)).type for s in firsts])  # fmt: skip
-    given: dict[str, object] = {"body": body.graph, "num_scan_inputs": len(scanned)}
+    given: dict[str, Any] = {"body": body.graph, "num_scan_inputs": len(scanned)}
     outputs = len(states) + collected
     if batched:
         return g.emit(name, None, *states, *scanned, outputs=outputs, **given)

@@ -44,7 +44,9 @@ class Window:
     pads: Shape
     auto_pad: str | None
 
-    def attributes(self, g: Growth, *, dilations: bool = True, kernel: bool = True) -> dict[str, Any]:
+    def attributes(
+        self, g: Growth, *, dilations: bool = True, kernel: bool = True
+    ) -> dict[str, Any]:
         """As a node has them: what is trivial is often left out."""
         found: dict[str, Any] = {}
         if kernel:
@@ -145,9 +147,7 @@ def conv_transpose(g: Growth, name: str) -> Held:
         low = [g.draw.integer(0, max(min(k - 1, (f - 1) // 2), 0)) for k, f in zip(kernel, full)]
         high = [g.draw.integer(0, max(min(k - 1, (f - 1) // 2), 0)) for k, f in zip(kernel, full)]
         given["pads"] = [*low, *high]
-    elif way == "same" and all(
-        (k - 1) * d + 1 >= s for k, d, s in zip(kernel, dilations, strides)
-    ):
+    elif way == "same" and all((k - 1) * d + 1 >= s for k, d, s in zip(kernel, dilations, strides)):
         given["auto_pad"] = g.draw.pick(["SAME_UPPER", "SAME_LOWER"])
     elif way == "shape":
         given["output_shape"] = [max(1, f - g.draw.integer(0, 1)) for f in full]
@@ -215,4 +215,3 @@ def col2im(g: Growth, name: str) -> Held:
     shape = (g.draw.integer(1, 2), g.draw.integer(1, 3) * math.prod(block), math.prod(counts))
     x = g.same(dtype, shape)
     return g.emit(name, x, g.ints(image), g.ints(block), strides=strides, pads=pads)
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -34,13 +35,13 @@ def unary(g: Growth, name: str) -> Held:
 @generates("IsNaN", "IsInf")
 def is_special(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name, "T1"))
-    flags = {}
+    flags: dict[str, Any] = {}
     if name == "IsInf":
         flags = {k: g.draw.pick([None, 0, 1]) for k in ("detect_positive", "detect_negative")}
     return g.emit(name, v, **flags)
 
 
-SETTINGS = {
+SETTINGS: dict[str, dict[str, tuple[float, float]]] = {
     "Celu": {"alpha": (0.25, 2)}, "Elu": {"alpha": (0.25, 2)},
     "HardSigmoid": {"alpha": (0.1, 0.5), "beta": (0.25, 0.75)}, "LeakyRelu": {"alpha": (-0.5, 0.9)},
     "Selu": {"alpha": (0.5, 2), "gamma": (0.5, 2)}, "Swish": {"alpha": (0.5, 2)},
@@ -50,7 +51,7 @@ SETTINGS = {
 
 @generates(*SETTINGS)
 def with_settings(g: Growth, name: str) -> Held:
-    numbers = {
+    numbers: dict[str, Any] = {
         k: None if g.draw.chance(0.4) else _eighths(g, low, high)
         for k, (low, high) in SETTINGS[name].items()
     }

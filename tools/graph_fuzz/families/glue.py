@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tools.graph_fuzz.growth import Growth, Held, Impossible
@@ -18,7 +20,9 @@ def constant(g: Growth, name: str) -> Held:
     kind = g.draw.pick(kinds)
     if kind == "value":
         return g.emit(name, value=g.array(g.dtype(g.types(name)), g.shape()))
-    array = g.array(f32 if "float" in kind else i64, g.shape(1, extent=5) if kind[-1] == "s" else ())
+    array = g.array(
+        f32 if "float" in kind else i64, g.shape(1, extent=5) if kind[-1] == "s" else ()
+    )
     if not array.size:
         raise Impossible
     return g.emit(name, **{kind: array.tolist()})
@@ -27,7 +31,7 @@ def constant(g: Growth, name: str) -> Held:
 @generates("Shape", "Size")
 def measured(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name))
-    limits = {}
+    limits: dict[str, Any] = {}
     if name == "Shape" and g.opset >= 15 and v.rank:
         limits = {k: g.draw.pick([None, g.draw.integer(-v.rank, v.rank)]) for k in ("start", "end")}
     return g.emit(name, v, **limits)

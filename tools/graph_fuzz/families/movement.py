@@ -51,7 +51,9 @@ def factored(g: Growth, size: int, rank: int) -> Shape:
 def reshape(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name))
     rank = g.draw.integer(0 if v.size == 1 else 1, 5)
-    wanted: list[int] = list(factored(g, v.size, rank)) if v.size else list(g.draw.shuffled(v.shape))
+    wanted: list[int] = (
+        list(factored(g, v.size, rank)) if v.size else list(g.draw.shuffled(v.shape))
+    )
     if g.opset < 5:
         return g.emit(name, v, shape=wanted)
     if wanted and v.size and g.draw.chance(0.3):
@@ -152,8 +154,7 @@ def concat(g: Growth, name: str) -> Held:
     at = axis % v.rank
     parts = [v]
     for _ in range(g.draw.integer(0, 3)):
-        fitting = [u for u in g.visible()[-30:] if u.dtype == v.dtype and u.rank == v.rank
-                   and all(a == b or n == at for n, (a, b) in enumerate(zip(u.shape, v.shape)))]  # fmt: skip
+        fitting = [u for u in g.visible()[-30:] if u.dtype == v.dtype and _joins(u, v, at)]
         if fitting and g.draw.chance(0.7):
             parts.append(g.draw.pick(fitting))
         else:
@@ -161,6 +162,12 @@ def concat(g: Growth, name: str) -> Held:
             parts.append(g.fresh(v.dtype, (*v.shape[:at], extent, *v.shape[at + 1 :])))
     axis = axis if g.opset >= 11 else at
     return g.emit(name, *g.draw.shuffled(parts), axis=axis)
+
+
+def _joins(a: Held, b: Held, axis: int) -> bool:
+    """Whether two values agree in all extents but one."""
+    pairs = enumerate(zip(a.shape, b.shape))
+    return a.rank == b.rank and all(x == y or n == axis for n, (x, y) in pairs)
 
 
 @generates("Split")
@@ -213,9 +220,7 @@ def slice_(g: Growth, name: str) -> Held:
     return sliced(g, v, axes, [drawn_bounds(g, v.shape[a]) for a in axes])
 
 
-def sliced(
-    g: Growth, v: Held, axes: Sequence[int], bounds: Sequence[tuple[int, int, int]]
-) -> Held:
+def sliced(g: Growth, v: Held, axes: Sequence[int], bounds: Sequence[tuple[int, int, int]]) -> Held:
     """The part of a value between bounds on some axes."""
     starts, ends, steps = (list(x) for x in zip(*bounds))
     if g.opset < 10:
@@ -253,7 +258,7 @@ def pad(g: Growth, name: str) -> Held:
         most = 3 if mode == "constant" else min(3, extent - 1 if mode == "reflect" else extent)
         low = -min(1, extent - 1) if g.draw.chance(0.2) else 0
         widths.append(g.draw.pick([0, g.draw.integer(min(low, max(most, 0)), max(most, 0))]))
-    if mode == "reflect" and min(v.shape) < 2 or 0 in v.shape:
+    if (mode == "reflect" and min(v.shape) < 2) or 0 in v.shape:
         widths = [max(w, 0) if mode == "constant" else 0 for w in widths]
     if min(widths) < 0 and mode != "constant":
         widths = [max(w, 0) for w in widths]
@@ -284,4 +289,3 @@ def trilu(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name), rank=range(2, 6))
     k = None if g.draw.chance(0.4) else g.ints(g.draw.integer(-4, 4))
     return g.emit(name, v, k, upper=g.draw.pick([None, 0, 1]))
-

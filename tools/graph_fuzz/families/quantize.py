@@ -94,7 +94,9 @@ def _quantized(g: Growth, dtypes: tuple[DType, ...], ranks: Any, shape: Any) -> 
     return _integers(g, g.draw.pick(dtypes), shape(), 0.2)
 
 
-def _matrices(g: Growth, a_types: tuple[DType, ...], b_types: tuple[DType, ...]) -> tuple[Held, Held]:
+def _matrices(
+    g: Growth, a_types: tuple[DType, ...], b_types: tuple[DType, ...]
+) -> tuple[Held, Held]:
     a = _quantized(g, a_types, range(2, 5), lambda: g.shape(g.draw.pick([2, 2, 3]), most=1000))
     columns = draw_extent(g.draw, max(1, min(65, (1 << 15) // max(a.size, 1))))
     lead = a.shape[:-2] if g.draw.chance(0.3) else ()

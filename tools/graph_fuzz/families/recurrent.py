@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tools.graph_fuzz.growth import Growth, Held, Impossible
@@ -38,7 +40,7 @@ def recurrent(g: Growth, name: str) -> Held | list[Held]:
     peepholes = None
     if name == "LSTM" and g.draw.chance(0.25):
         peepholes = g.fresh(x.dtype, (ways, 3 * hidden), 0.9)
-    given: dict[str, object] = {"hidden_size": hidden, "direction": direction, "layout": layout}
+    given: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "layout": layout}
     if g.draw.chance(0.25):
         count = {"RNN": 1, "GRU": 2, "LSTM": 3}[name] * ways
         scaled = g.draw.chance(0.25)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tools.graph_fuzz.families.convolution import image
@@ -47,7 +49,7 @@ def resize(g: Growth, name: str) -> Held:
     coordinates = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
     if g.opset >= 19:
         coordinates.append("half_pixel_symmetric")
-    given = {
+    given: dict[str, Any] = {
         "mode": g.draw.pick([None, "nearest", "linear", "linear", "cubic"]),
         "coordinate_transformation_mode": g.draw.pick([None, *coordinates]),
     }

@@ -74,7 +74,7 @@ def erase(g: Growth, name: str) -> Held:
 
 @generates("SplitToSequence")
 def split_to_sequence(g: Growth, name: str) -> Held:
-    v = g.tensor([d for d in g.types(name)], rank=range(1, 5), where=lambda v: 0 < v.size)
+    v = g.tensor(g.types(name), rank=range(1, 5), where=lambda v: v.size > 0)
     axis = g.draw.integer(0, v.rank - 1)
     extent = v.shape[axis]
     way = g.draw.pick(["ones", "size", "sizes"])

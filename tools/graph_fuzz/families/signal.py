@@ -63,4 +63,6 @@ def window(g: Growth, name: str) -> Held:
     size = g.draw.integer(2, 17)
     if to not in g.types("Cast", "T2"):
         raise Impossible
-    return g.emit(name, g.ints(size), periodic=g.draw.pick([None, 0, 1]), output_datatype=TO_ONNX[to])
+    return g.emit(
+        name, g.ints(size), periodic=g.draw.pick([None, 0, 1]), output_datatype=TO_ONNX[to]
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tools.graph_fuzz.growth import Growth, Held, Impossible
@@ -51,7 +53,7 @@ def optimizer(g: Growth, name: str) -> Held | list[Held]:
         if kind == "s" else g.same(dtype, s)
         for kind in kinds for s in shapes
     ]  # fmt: skip
-    given: dict[str, object] = {"norm_coefficient": 0.25}
+    given: dict[str, Any] = {"norm_coefficient": 0.25}
     if name == "Momentum":
         given |= {"alpha": 0.75, "beta": 0.5, "mode": g.draw.pick(["standard", "nesterov"])}
     outputs = count * (len(kinds) - 1)

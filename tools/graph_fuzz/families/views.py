@@ -39,4 +39,3 @@ def view_of(g: Growth, v: Held) -> Held:
         chosen = [g.draw.integer(0, extent - 1) for _ in range(g.draw.integer(1, 3))]
         return g.emit("Gather", v, g.constant(np.asarray(chosen, np.int64)), axis=axis)
     return g.emit("Identity", v)
-
