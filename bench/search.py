@@ -26,8 +26,8 @@ from searches.droplet import droplet
 from searches.efficiency import efficiency
 from searches.races import OPERATORS, Machine
 from searches.throughput import throughput
-from whet.core.config import process_config
 from whet.core.target import detect
+from whet.db.place import records_path
 from whet.db.store import Database
 from whet.measure.measurer import Measurer
 
@@ -60,7 +60,7 @@ def main() -> None:
     report = Report("Search", settings_of(given))
     if "throughput" in given.only:
         throughput(report, given, where)
-    path = given.database or process_config().cache.dir / "bench_search.db"
+    path = given.database or records_path().with_name("bench_search.db")
     path.parent.mkdir(parents=True, exist_ok=True)
     with Database(path) as database, Measurer() as measurer:
         sections = {"efficiency": efficiency, "droplet": droplet, "ablation": ablation}

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from whet.api import engine
 from whet.core.config import process_config
 
 # The same kernels on every machine, also in processes that tests start, and none of the user's
 # tuning records: neither read nor written.
 os.environ["WHET_CALIBRATE"] = "0"
+# A failure of the compiler is a failure of the test, and not a slower model.
+os.environ["WHET_STRICT"] = "1"
 _records = tempfile.TemporaryDirectory(prefix="whet-records-")
 os.environ["WHET_DB_PATH"] = str(Path(_records.name) / "records.db")
 
@@ -40,6 +43,29 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     process_config.cache_clear()
     yield path
     process_config.cache_clear()
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A function that changes settings and makes this process read them, and find its engine,
+    anew: configured(STRICT=0) sets WHET_STRICT; None takes a variable away."""
+
+    def forget() -> None:
+        process_config.cache_clear()
+        engine._Process.engine = None
+        engine._Process.told.clear()
+
+    def change(**variables: object) -> None:
+        for name, value in variables.items():
+            if value is None:
+                monkeypatch.delenv(f"WHET_{name}", raising=False)
+            else:
+                monkeypatch.setenv(f"WHET_{name}", str(value))
+        forget()
+
+    yield change
+    monkeypatch.undo()
+    forget()
 
 
 @pytest.fixture

@@ -145,13 +145,13 @@ def errors_page() -> str:
 
 
 def settings_page() -> str:
-    rows = ((f"`{k.variable}`", k.type, k.help) for k in knobs())
+    rows = ((f"`{k.variable}`", k.type, k.default, k.help) for k in knobs())
     return joined(
         "# Settings",
         NOTE,
         "Settings come from environment variables, which are read once. A variable that starts "
-        "with `WHET_` and is none of these is an error.",
-        table(("variable", "type", "meaning"), rows),
+        "with `WHET_` and is none of these is an error. Booleans are 1, true, yes, 0, false or no.",
+        table(("variable", "type", "default", "meaning"), rows),
     )
 
 

@@ -15,7 +15,8 @@ from whet.core.version import VERSION
 
 if TYPE_CHECKING:
     from whet.api import CompiledModel as CompiledModel, compile as compile, load as load
-    from whet.core.errors import WhetError as WhetError
+    from whet.api.tuning import tune_model as tune_model
+    from whet.core.errors import WhetError as WhetError, WhetWarning as WhetWarning
     from whet.graph.graph import Graph as Graph
 
 __version__ = VERSION
@@ -24,10 +25,21 @@ _HOMES = {
     "CompiledModel": "whet.api",
     "Graph": "whet.graph.graph",
     "WhetError": "whet.core.errors",
+    "WhetWarning": "whet.core.errors",
     "compile": "whet.api",
     "load": "whet.api",
+    "tune_model": "whet.api.tuning",
 }
-__all__ = ["CompiledModel", "Graph", "WhetError", "__version__", "compile", "load"]
+__all__ = [
+    "CompiledModel",
+    "Graph",
+    "WhetError",
+    "WhetWarning",
+    "__version__",
+    "compile",
+    "load",
+    "tune_model",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -115,7 +115,7 @@ def memory_cost(threads: int, artifact: str) -> dict[str, Any]:
     report = f._first.executable.report
     return {"rest_bytes": rest - base, "peak_bytes": _status("VmHWM") - base,
             "packed_weight_bytes": report.constant_bytes, "arena_bytes": report.arena_bytes,
-            "live_bytes": live_bytes(f.graph), "engine": f.engine}  # fmt: skip
+            "live_bytes": live_bytes(f.graph, threads), "engine": f.engine}  # fmt: skip
 
 
 def overhead_cost(threads: int) -> dict[str, Any]:
@@ -128,17 +128,19 @@ def overhead_cost(threads: int) -> dict[str, Any]:
             "numpy_s": _per_call(lambda: np.maximum(x, 0)), "engine": f.engine}  # fmt: skip
 
 
-def live_bytes(graph: Graph) -> int:
+def live_bytes(graph: Graph, threads: int) -> int:
     """The largest sum of intermediate values that must exist at one time.
 
     Values are those between kernels, as logical tensors, without borders or alignment.
     """
     from whet.build.plan import make_plan
+    from whet.build.prices import Prices
+    from whet.core.target import detect
     from whet.graph.passes import expand_composites
 
-    steps = make_plan(expand_composites(graph)).steps
+    plan = make_plan(expand_composites(graph), Prices(detect(), threads, "real"))
     uses = []
-    for step in steps:
+    for step in plan.steps:
         touched = step.storages.values() if isinstance(step.storages, dict) else step.storages
         uses.append([s for s in touched if s.kind == "arena"])
     return largest_sum([{s: s.value.tensor_type.nbytes for s in use} for use in uses])

@@ -14,7 +14,13 @@ import safetensors
 
 import whet
 from whet.core import dtypes
-from whet.core.errors import ArtifactError, UsageError
+from whet.core.dtypes import f32
+from whet.core.errors import ArtifactError, UnsupportedError, UsageError
+from whet.core.types import Array, TensorType
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph
+from whet.ir.tensor import Compute, Tensor, compute
+from whet.ops.base import REGISTRY, NoAlgebra, Op, operator
 from whet.runtime.artifact import Artifact, read_artifact, write_artifact
 from whet.runtime.ports import Port
 from whet.runtime.signature import Signature, TensorSpec
@@ -118,3 +124,36 @@ def test_another_schema_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ArtifactError, match="schema 99, this version of whet reads") as caught:
         read_artifact(tmp_path / "a.whet")
     assert caught.value.code == "WH3002"
+
+
+def test_an_operator_that_is_not_defined_here_is_no_damage(tmp_path: Path) -> None:
+    """Somebody's own operator, and nobody has imported the module that defines it."""
+    path = tmp_path / "m.whet"
+
+    @operator("swell", "x")
+    class Swell(Op):
+        """Twice as much."""
+
+        def infer(self, x: TensorType) -> TensorType:
+            return x
+
+        def reference(self, x: Array) -> Array:
+            return x + x
+
+        def compute(self, x: Tensor) -> Compute:
+            return compute(x.shape, lambda *i: x[i] + x[i], "swell")
+
+        axioms = NoAlgebra("an example")
+
+    try:
+        b = GraphBuilder()
+        x = b.input("x", TensorType((3,), f32))
+        whet.compile(Graph((x,), (b.one(Swell(), x),), ("y",))).save(path)
+        assert whet.load(path)(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    finally:
+        del REGISTRY["swell"]
+    with pytest.raises(UnsupportedError, match="WH1106 the artifact has an operator that is not d"):
+        whet.load(path)
+    with pytest.raises(UnsupportedError, match="unknown operator 'swell'") as e:
+        whet.load(path)
+    assert "import the module that defines it" in str(e.value)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
+import gc
+import pickle  # noqa: TID251 - to see that it is refused
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import pytest
 
 import whet
-from whet.core.dtypes import f32
-from whet.core.errors import ModelError, UsageError
+from whet.api import programs
+from whet.core.dtypes import bf16, f32
+from whet.core.errors import OperatorError, UsageError
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.ops.base import make_op
+from whet.runtime import dlpack
+from whet.runtime.arrays import as_numpy
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((2, 4)).astype(np.float32)
@@ -84,9 +93,42 @@ def test_out_receives_the_results(linear: onnx.ModelProto, notes: list[str]) -> 
     assert got[0] is out[0]
     assert got[1] is out[1]
     np.testing.assert_allclose(out[0], X @ W, rtol=1e-6)
-    for bad in (out[0], (out[0], np.empty((2, 3)))):
-        with pytest.raises(UsageError, match="'out' must be"):
-            f(X, W, out=bad)
+
+
+def test_out_that_results_cannot_be_written_to(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, {"x": (2, 4)}, note=notes.append)
+    o = np.empty((2, 3), np.float32)
+    both = np.empty((3, 3), np.float32)
+    frozen = np.empty((2, 3), np.float32)
+    frozen.flags.writeable = False
+    repeated = np.lib.stride_tricks.as_strided(np.empty(3, np.float32), (2, 3), (0, 4))
+    for bad, message in (
+        (o, "'out' has 1 arrays and the model 2 outputs"),
+        ((o, np.empty((2, 3))), r"'out' of 'z' must be f32\[2, 3\], got f64\[2, 3\]"),
+        ((o, [1]), "'out' of 'z' must be a NumPy array, got list"),
+        ((o, frozen), "'out' of 'z' is read-only"),
+        ((o, o), "arrays in 'out' share memory"),
+        ((both[:2], both[1:]), "arrays in 'out' share memory"),
+        ((o, o[:, ::-1]), "arrays in 'out' share memory"),
+        ((o, repeated), "arrays in 'out' share memory"),
+        (5, "'out' must be an array or a sequence of arrays, got int"),
+        ("yz", "'out' must be an array or a sequence of arrays, got str"),
+    ):
+        for call in (lambda: f(X, W, out=bad), lambda: f(x=X, w=W, out=bad)):  # noqa: B023
+            with pytest.raises(UsageError, match=message):
+                call()
+
+
+def test_out_may_be_interleaved(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, {"x": (2, 4)}, note=notes.append)
+    room = np.empty((2, 6), np.float32)
+    out = [room[:, ::2], room[:, 1::2]]
+    f(X, W, out=out)
+    np.testing.assert_allclose(room[:, ::2], X @ W, rtol=1e-6)
+    np.testing.assert_allclose(room[:, 1::2], np.maximum(X @ W, 0), rtol=1e-6)
+    turned = [np.empty((3, 2), np.float32).T for _ in range(2)]
+    f(X, W, out=turned)
+    np.testing.assert_allclose(turned[0], X @ W, rtol=1e-6)
 
 
 def test_results_belong_to_the_caller(notes: list[str]) -> None:
@@ -165,6 +207,77 @@ def test_another_shape_compiles_once_with_a_message(
     assert notes == ["input 'x' is f32[2, 4], got f32[5, 4]: compiling the model again"]
 
 
+def test_an_empty_batch_runs_no_operator(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, {"x": (0, 4)}, note=notes.append)
+    assert not any(line.startswith("not native") for line in f.describe())
+    for got in (f(X[:0], W), whet.compile(linear, SHAPES, note=notes.append)(X[:0], W)):
+        assert [(y.shape, y.dtype) for y in got] == [((0, 3), np.float32)] * 2
+        assert all(y.flags.writeable for y in got)
+
+
+def test_a_shape_that_cannot_be_is_not_announced(linear: onnx.ModelProto, notes: list[str]) -> None:
+    f = whet.compile(linear, SHAPES, note=notes.append)
+    notes.clear()
+    with pytest.raises(UsageError, match=r"input 'x' is f32\[2, 4\], got f32\[2, 5\]") as caught:
+        f(np.zeros((2, 5), np.float32), W)
+    assert "the given shape is [2, 5]" in str(caught.value)
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": (4, 256)}, "WH2007 'inputs' must be a dictionary, got tuple"),
+        ({"inputs": X}, "WH2007 'inputs' must be a dictionary, got ndarray"),
+        ({"inputs": "x=2x4"}, "WH2007 'inputs' must be a dictionary, got str"),
+        ({"threads": "2"}, "WH1002 'threads' must be a whole number, got '2'"),
+        ({"threads": 2.5}, "WH1002 'threads' must be a whole number, got 2.5"),
+        ({"threads": True}, "WH1002 True threads are not between 1 and 1024"),
+        ({"threads": 0}, "WH1002 0 threads are not between 1 and 1024"),
+        ({"threads": 5000}, "WH1002 5000 threads are not between 1 and 1024"),
+        ({"budget": None}, "WH1002 'budget' must be seconds or a text such as '10m', got None"),
+        ({"budget": [1]}, "WH1002 'budget' must be seconds"),
+        ({"budget": True}, "WH1002 'budget' must be seconds"),
+        ({"note": 5}, "WH1002 'note' must be a function, got int"),
+        ({"numerics": None}, "WH1002 there is no numerics 'None'"),
+    ],
+)
+def test_arguments_of_other_types(
+    linear: onnx.ModelProto, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        whet.compile(linear, **arguments)
+
+
+def test_a_graph_takes_the_shapes_of_its_inputs(linear: onnx.ModelProto, notes: list[str]) -> None:
+    graph = whet.compile(linear, SHAPES, note=notes.append).graph
+    for wrong in (5, None, (2, 5)):
+        with pytest.raises(UsageError, match=r"WH2007 input 'x' of shape .* does not fit the"):
+            whet.compile(graph, {"x": wrong})
+    assert whet.compile(graph, {"x": [2, 4]}, threads=np.int64(1)).engine == "native"
+
+
+def test_files_are_given_by_their_path(linear_path: Path) -> None:
+    f = whet.compile(linear_path, SHAPES)
+    with linear_path.open("rb") as file:
+        for wrong in (file, None, 3, b"abc"):
+            with pytest.raises(UsageError, match="WH3001 the file to load must be given by its pa"):
+                whet.load(wrong)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="WH3006 the file to write must be given by its "):
+                f.save(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="is not the name of a file"):
+        whet.load("a\0b")
+
+
+def test_copies_are_the_model_and_pickles_are_refused(linear_path: Path) -> None:
+    f = whet.compile(linear_path, SHAPES)
+    assert copy.copy(f) is f
+    assert copy.deepcopy({"model": f})["model"] is f
+    with pytest.raises(UsageError, match="WH3006 a compiled model cannot be pickled") as e:
+        pickle.dumps(f)
+    assert "whet.load(path)" in str(e.value)
+
+
 def test_a_file_that_changed_is_not_compiled_again(linear_path: Path, notes: list[str]) -> None:
     f = whet.compile(linear_path, SHAPES, note=notes.append)
     linear_path.write_bytes(linear_path.read_bytes() + b"\0\0")
@@ -178,7 +291,7 @@ RESHAPE = """g (float[2, 6] x, int64[2] s) => (float[A, B] y) { y = Reshape(x, s
 
 
 def test_inputs_that_determine_shapes_are_guarded(notes: list[str]) -> None:
-    with pytest.raises(ModelError, match="depends on the value of 's'"):
+    with pytest.raises(UsageError, match="depends on the value of 's'"):
         whet.compile(model_of(RESHAPE), note=notes.append)
     x = np.arange(12, dtype=np.float32).reshape(2, 6)
     f = whet.compile(model_of(RESHAPE), {"s": np.array([3, 4])}, note=notes.append)
@@ -250,8 +363,123 @@ def test_dlpack_arrays_go_in(linear: onnx.ModelProto, notes: list[str]) -> None:
         f(Foreign(X, device=2), W)
 
 
+class Bfloats:
+    """A tensor of bfloat16 as torch exports it: NumPy's reader refuses it."""
+
+    def __init__(self, array: np.ndarray[Any, Any], strides: bool = True) -> None:
+        self.array = array
+        shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        steps = (ctypes.c_int64 * array.ndim)(*(s // 2 for s in array.strides))
+        self.held = shape, steps
+        kinds = ctypes.POINTER(ctypes.c_int64)
+        self.tensor = dlpack._Tensor(
+            array.ctypes.data - 6, dlpack._Device(1, 0), array.ndim, dlpack._Type(4, 16, 1),
+            ctypes.cast(shape, kinds), ctypes.cast(steps, kinds) if strides else kinds(), 6,
+        )  # fmt: skip
+        self.released = 0
+        # The tensor is the first part of what a capsule holds; the rest is nobody's here.
+        self.destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.release)
+
+    def release(self, capsule: int) -> None:
+        self.released += 1
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if options:
+            raise BufferError("unsupported dtype")
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        destructor = ctypes.cast(self.destructor, ctypes.c_void_p)
+        return new(ctypes.addressof(self.tensor), b"dltensor", destructor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_bfloat16_of_other_libraries_goes_in(notes: list[str]) -> None:
+    f = whet.compile(
+        model_of("g (bfloat16[2, 3] x) => (bfloat16[2, 3] y) { y = Identity(x) }"),
+        note=notes.append,
+    )
+    plain = np.arange(6).reshape(2, 3).astype(bf16.numpy)
+    turned = np.ascontiguousarray(plain.T).T
+    for given in (Bfloats(plain), Bfloats(plain, strides=False), Bfloats(turned)):
+        assert np.array_equal(f(given), plain)
+        gc.collect()
+        assert given.released
+    array = as_numpy(kept := Bfloats(plain), "x")
+    gc.collect()
+    assert not kept.released  # as long as the array is there
+    assert np.array_equal(array, plain)
+    assert np.shares_memory(array, plain)
+    assert as_numpy(Bfloats(plain[:0]), "x").shape == (0, 3)
+    other = Bfloats(plain)
+    other.tensor.dtype.code = 5
+    with pytest.raises(UsageError, match="WH3003 input 'x' cannot be read through DLPack: unsupp"):
+        f(other)
+
+
+def test_another_element_type_says_how_to_convert(
+    linear: onnx.ModelProto, notes: list[str]
+) -> None:
+    f = whet.compile(linear, SHAPES, note=notes.append)
+    with pytest.raises(UsageError, match=r"input 'x' is f32\[2, 4\], got f64\[2, 4\]") as e:
+        f(X.astype(np.float64), W)
+    assert "hint: x.astype(np.float32), which may lose digits" in str(e.value)
+    with pytest.raises(UsageError, match="got i8") as e:
+        f(X.astype(np.int8), W)
+    assert str(e.value).endswith("hint: x.astype(np.float32)")
+
+
 def test_arrays_of_other_byte_order_and_layout(linear: onnx.ModelProto, notes: list[str]) -> None:
     f = whet.compile(linear, SHAPES, note=notes.append)
     expected = f(X, W)[0]
     swapped = X.astype(X.dtype.newbyteorder())
     assert np.array_equal(f(swapped, np.asfortranarray(W))[0], expected)
+
+
+EMBEDDINGS = """
+    embed (int64[N] words, int64[N] kinds) => (float[N, 4] y)
+    { a = Gather(table, words)  k = Add(kinds, one)  b = Gather(extra, k)  y = Add(a, b) }
+"""
+
+
+@pytest.fixture
+def embeddings() -> onnx.ModelProto:
+    made = model_of(EMBEDDINGS)
+    for n, name in enumerate(("first", "plus", "second", "sum")):
+        made.graph.node[n].name = name
+    arrays = {"table": (30, 4), "extra": (3, 4)}
+    for name, shape in arrays.items():
+        value = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        made.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "one"))
+    return made
+
+
+@pytest.mark.parametrize("limit", [0, programs.EXPLAINED_FLOPS])
+def test_an_index_outside_names_node_input_and_value(
+    embeddings: onnx.ModelProto,
+    notes: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+) -> None:
+    monkeypatch.setattr(programs, "EXPLAINED_FLOPS", limit)
+    f = whet.compile(embeddings, {"words": (5,), "kinds": (5,)}, note=notes.append)
+    f.save(tmp_path / "m.whet")
+    words, kinds = np.arange(5), np.zeros(5, np.int64)
+    right = f(words, kinds)
+    for g in (f, whet.load(tmp_path / "m.whet")):
+        with pytest.raises(OperatorError, match="WH1302") as first:
+            g(np.where(words == 3, 30, words), kinds)
+        with pytest.raises(OperatorError, match="WH1302") as second:
+            g(words=words, kinds=kinds + 2)
+        assert np.array_equal(g(words, kinds), right)
+        if limit:
+            assert "node 'first': gather: the index 30 is outside [-30, 30)" in str(first.value)
+            assert "indices of gather is the input 'words'" in str(first.value)
+            assert "node 'second': gather: the index 3 is outside [-3, 3)" in str(second.value)
+            assert "indices of gather is computed by add ('plus')" in str(second.value)
+        else:
+            assert "an index that the model computes or is given is outside" in str(first.value)

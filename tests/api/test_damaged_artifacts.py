@@ -211,7 +211,6 @@ DAMAGES: dict[str, Damage] = {
     "graph: empty": rebuilt(lambda m: m.update({artifacts.GRAPH: b""})),
     "graph: not text": rebuilt(lambda m: m.update({artifacts.GRAPH: b"\xff\xfe"})),
     "graph: too long": rebuilt(lambda m: m.update({artifacts.GRAPH: b" " * (9 << 20)})),
-    "graph: unknown operator": graph("relu(", "explode("),
     "graph: undefined value": graph("relu(v0", "relu(v9"),
     "graph: other output": graph('"y"', '"z"'),
     "graph: huge dimension": graph("f32[2, 3]", "f32[2000000000, 3000000000]"),

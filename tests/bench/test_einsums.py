@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import whet
-from whet.build.plan import make_plan
+from tests.build.comparing import plan_of
 from whet.frontend.onnx import import_model
 from whet.graph.passes import expand_composites, optimize
 from zoo.einsums import CONTRACTIONS, Contraction
@@ -24,7 +24,7 @@ def small(contraction: Contraction) -> Contraction:
 def test_one_kernel_computes_what_the_model_says(contraction: Contraction) -> None:
     model = small(contraction).model()
     graph = expand_composites(optimize(import_model(model).graph))
-    assert len(make_plan(graph).steps) == 1
+    assert len(plan_of(graph).steps) == 1
     rng = np.random.default_rng(0)
     values = {
         i.name: rng.standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim], np.float32)

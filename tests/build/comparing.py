@@ -9,6 +9,8 @@ import numpy as np
 from tests.build.guard_pages import GuardedMemory
 from tests.ops.test_properties import check_same
 from whet.build.native import NativeExecutable, build
+from whet.build.plan import Plan, make_plan
+from whet.build.prices import Prices
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.target import detect
@@ -26,6 +28,10 @@ def sample_graph(sample: Sample) -> Graph:
     inputs = tuple(make_input(f"x{n}", t) for n, t in enumerate(sample.types))
     outputs = apply(sample.op, *inputs)
     return Graph(inputs, outputs, tuple(f"y{n}" for n in range(len(outputs))))
+
+
+def plan_of(graph: Graph, threads: int = 1) -> Plan:
+    return make_plan(graph, Prices(TARGET, threads, "real"))
 
 
 def native(graph: Graph, threads: int = 1) -> NativeExecutable:

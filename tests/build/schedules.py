@@ -71,7 +71,11 @@ def check_random(seed: int, length: int = 4, *, every: bool = False) -> RandomSc
     graph = random_graph(rng, length)
     arrays = tuple(rng.uniform(-1, 1, v.tensor_type.shape).astype(np.float32) for v in graph.inputs)
     schedule = RandomSchedule(rng, threads=int(rng.integers(1, 3)), every=every)
-    executable = build(graph, TARGET, schedule.threads, NO_CACHE, schedule=schedule)
+    chance = np.random.default_rng([seed, 1])
+    executable = build(
+        graph, TARGET, schedule.threads, NO_CACHE, schedule=schedule,
+        evidence=lambda together, apart: bool(chance.random() < 0.5),
+    )  # fmt: skip
     found = list(guarded_results(executable, graph, arrays))
     check_results(found, graph, arrays, f"seed {seed}: {schedule.shown}\n{graph}")
     return schedule

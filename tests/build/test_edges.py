@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from tests.build.comparing import TARGET, check_native
+from tests.build.comparing import TARGET, check_native, plan_of
 from whet.build.edges import join_edges
-from whet.build.plan import Plan, Step, make_plan
+from whet.build.plan import Plan, Step
 from whet.build.tasks import graph_steps
 from whet.core.dtypes import f32
 from whet.core.types import Shape, TensorType
@@ -87,7 +88,7 @@ def test_few_channels_from_long_rows(
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_window_over_the_input_needs_no_pass_for_its_border(stride: int) -> None:
     graph = weighted(conv(stride, (1,) * 4, 1, 8), (1, 8, 30, 30), (8, 1, 3, 3))
-    plan = make_plan(graph)
+    plan = plan_of(graph)
     assert len(plan.steps) == 1
     assert sketches(plan) == ["planar"]
 
@@ -104,14 +105,14 @@ def test_three_channels_are_computed_along_the_pixels() -> None:
     graph = weighted(conv_transpose(2, 1), (1, 64, 32, 32), (64, 3, 4, 4))
     layouts = choose_layouts(graph)
     assert not layouts.inner
-    assert sketches(make_plan(graph))[-4:] == ["across"] * 4
+    assert sketches(plan_of(graph))[-4:] == ["across"] * 4
 
 
 @pytest.mark.parametrize("kernel", [4, 5])
 def test_phases_of_short_windows_have_filters_of_their_own(kernel: int) -> None:
     """The phases read different taps of the same weights: 2x2 of 4x4; 2 or 3 a side of 5x5."""
     graph = weighted(conv_transpose(2, 1), (1, 32, 9, 10), (32, 48, kernel, kernel))
-    assert sketches(make_plan(graph)).count("winograd") == 4
+    assert sketches(plan_of(graph)).count("winograd") == 4
     check(graph)
 
 
@@ -130,7 +131,7 @@ def test_windows_follow_the_edges(stride: int) -> None:
     op = conv(stride, (1,) * 4, 1, 20)
     graph = between_transpositions(op, (1, 9, 7, 20), (20, 1, 3, 3))
     assert set(choose_layouts(graph).inner.values()) == {1}
-    assert "transposed" not in sketches(make_plan(graph))
+    assert "transposed" not in sketches(plan_of(graph))
     check(graph)
 
 
@@ -147,7 +148,7 @@ def test_tasks_know_which_inputs_are_the_callers() -> None:
     w = make_constant(rng.standard_normal((64, 64, 1, 1)).astype(np.float32))
     (y,) = apply(conv(1, (0,) * 4, 1, 1), x, w)
     (z,) = apply(conv(1, (0,) * 4, 1, 1), y, w)
-    first, second = (s.task for s in make_plan(Graph((x,), (z,), ("z",))).steps
+    first, second = (s.task for s in plan_of(Graph((x,), (z,), ("z",))).steps
                      if isinstance(s, Step))  # fmt: skip
     assert {t.name for t in first.given} == {"x0"}
     assert not second.given
@@ -156,7 +157,7 @@ def test_tasks_know_which_inputs_are_the_callers() -> None:
 
 
 def test_conversions_read_the_callers_array() -> None:
-    plan = make_plan(weighted(conv(1, (1,) * 4, 1, 1), (1, 32, 8, 8), (32, 32, 3, 3)))
+    plan = plan_of(weighted(conv(1, (1,) * 4, 1, 1), (1, 32, 8, 8), (32, 32, 3, 3)))
     copied, multiplied, left = (s.task for s in plan.steps if isinstance(s, Step))
     assert len(copied.given) == 1
     assert not multiplied.given
@@ -164,7 +165,7 @@ def test_conversions_read_the_callers_array() -> None:
 
 
 def planned(graph: Graph, threads: int) -> list[Step]:
-    return list(graph_steps(graph, TARGET, threads, "real"))
+    return graph_steps(graph, TARGET, threads, "real")[0]
 
 
 def test_many_images_are_converted_where_they_are_used() -> None:
@@ -190,6 +191,9 @@ class Cheap:
     def round_trip(self, nbytes: int) -> float:
         return 0.0
 
+    def prefers(self, together: Task, apart: Sequence[Task], between: int) -> bool:
+        return True
+
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_joined_steps_compute_the_same(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +213,7 @@ def test_an_input_that_is_also_added_is_not_joined() -> None:
     one = weighted(conv(1, (1,) * 4, 1, 1), (4, 16, 9, 9), (16, 16, 3, 3))
     (x,), (y,) = one.inputs, one.outputs
     graph = Graph((x,), apply(REGISTRY["add"](), y, x), ("y",))
-    steps = make_plan(graph).steps
+    steps = plan_of(graph).steps
     assert join_edges(steps, Cheap()) == list(steps)
 
 

@@ -18,6 +18,8 @@ import onnx.parser
 import onnxruntime
 import pytest
 
+from whet import compile as compile_model
+
 Whet = Callable[..., Any]
 
 
@@ -56,6 +58,23 @@ def test_random_inputs_follow_the_seed(whet: Whet, model: Path) -> None:
         for seed in (1, 1, 2)
     ]
     assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_numbers_that_are_none_are_counted_apart(whet: Whet, tmp_path: Path) -> None:
+    made = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[4] x) => (float[4] y) { y = Identity(x) }
+    """)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([1, np.nan, 4, -np.inf], np.float32))
+    arguments = ("run", tmp_path / "m.onnx", "-i", f"x={tmp_path / 'x.npy'}")
+    (row,) = json.loads(whet(*arguments, "--json").stdout)["outputs"]
+    assert (row["min"], row["max"], row["mean"], row["nan"], row["inf"]) == (1, 4, 2.5, 1, 1)
+    head, shown, _ = whet(*arguments).stdout.splitlines()
+    assert head.split() == ["output", "type", "min", "max", "mean", "nan", "inf"]
+    assert shown.split()[2:] == ["1", "4", "2.5", "1", "1"]
+    np.save(tmp_path / "x.npy", np.ones(4, np.float32))
+    assert "nan" not in whet(*arguments).stdout
 
 
 @pytest.mark.parametrize("against", ["reference", "onnxruntime"])
@@ -97,14 +116,62 @@ def test_bench_takes_turns_and_reports_spread(whet: Whet, model: Path) -> None:
     for row in (own, other):
         low, high = row["median_ms_interval"]
         assert 0 < low <= high
-        assert 0 < row["median_ms"] <= row["p90_ms"]
+        assert 0 < row["median_ms"] <= row["p90_ms"] <= row["p99_ms"]
         assert row["calls"] >= 10
     low, high = other["ratio_interval"]
     assert low <= other["ratio_to_whet"] <= high
     assert other["error_of_range"] < 1e-5
     shown = whet("bench", model, "--seconds", "0.1", "--against", "none").stdout
     assert "median ms" in shown
+    assert "p99 ms" in shown
     assert "mean" not in shown
+
+
+@pytest.fixture(scope="session")
+def stored(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of the model for three rows."""
+    path = tmp_path_factory.mktemp("stored") / "m.whet"
+    compile_model(model, {"x": (3, 8)}, note=lambda message: None).save(path)
+    return path
+
+
+def test_artifacts_are_timed_and_checked_like_models(whet: Whet, stored: Path) -> None:
+    done = whet("bench", stored, "--seconds", "0.05", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [r["runtime"] for r in json.loads(done.stdout)["runtimes"]] == ["whet"]
+    done = whet("check", stored, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [o["output"] for o in document["outputs"]] == ["y", "best"]
+    assert 0 < document["outputs"][0]["of_range"] < 1e-5
+    assert whet("check", stored, "--max-error", "0", "-q").returncode == 6
+    assert whet("run", stored, "-i", "x=3x8", "-q").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("run", "-i", "x:=5"), "input 'x' of the artifact is f32[3, 8], not of shape scalar"),
+        (("run", "-i", "image=3x8"), "the artifact has no input 'image'"),
+        (("inspect", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("check", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("bench", "-i", "x=2x8"), "input 'x' of the artifact is f32[3, 8], not of shape 2x8"),
+        (("inspect", "--numerics", "exact"), "was compiled with --numerics real"),
+        (("check", "--against", "onnxruntime"), "other runtimes cannot read an artifact"),
+        (("bench", "--against", "openvino"), "other runtimes cannot read an artifact"),
+        (("bench", "--budget", "1s"), "an artifact is timed as it is"),
+    ],
+)
+def test_what_an_artifact_cannot_do_is_not_ignored(
+    whet: Whet, stored: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    command, *rest = arguments
+    done = whet(command, stored, *rest)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error WH3007 ")
+    assert message in done.stderr
+    assert done.stdout == ""
 
 
 def test_bench_names_a_missing_runtime(
@@ -190,6 +257,26 @@ def test_a_bug_is_one_block_without_a_traceback(
     assert "internal error" in done.stderr
     assert "ZeroDivisionError: oops" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_model_that_whet_fails_to_compile_runs_and_says_so(
+    whet: Whet,
+    model: Path,
+    configured: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: Any) -> None:
+        raise KeyError("x7")
+
+    configured(STRICT=None, CACHE_DIR=tmp_path / "cache")
+    monkeypatch.setattr("whet.build.planning.make_plan", broken)
+    done = whet("run", model, "-i", "x=2x8")
+    assert done.returncode == 0
+    assert "(interpreter)" in done.stdout
+    assert "note: whet failed to compile the model, which runs in the interpreter" in done.stderr
+    (report,) = (tmp_path / "cache" / "report").iterdir()
+    assert str(report) in done.stderr
 
 
 def test_the_reader_of_the_output_may_leave(model: Path) -> None:

@@ -21,7 +21,7 @@ import onnx.parser
 import pytest
 from rich.console import Console
 
-from whet.cli.tune import live_table
+from whet.cli.tune import lines_of_progress, live_table
 from whet.db.store import Database
 from whet.tune.report import Report, Status
 
@@ -89,7 +89,7 @@ def test_the_live_table() -> None:
     ]
     console = Console(width=160)
     with console.capture() as shown:
-        console.print(live_table(reports, Status(24, 4.0, 26.0, 12)))
+        console.print(live_table(reports, Status(24, 4.0, 26.0, 12), 160))
     text = shown.get()
     assert "24 trials, 6.0 per second, 2 s left, 1 tasks untried" in text
     (line,) = [x for x in text.splitlines() if "first" in x]
@@ -98,29 +98,52 @@ def test_the_live_table() -> None:
     ]  # fmt: skip
 
 
-def test_narrow_terminals_cut_off_names_and_no_numbers() -> None:
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_narrow_terminals_cut_off_names_and_no_numbers(width: int) -> None:
     report = Report(
         "a_convolution_with_a_long_name", 3, 160, 4.1e-3, 2.1e-3, {"ok": 150}, 4e9, 1e-3
     )
-    console = Console(width=80)
+    console = Console(width=width)
     with console.capture() as shown:
-        console.print(live_table([report], Status(24, 4.0, 26.0, 12)))
-    *_, line = shown.get().splitlines()
-    name, *numbers = line.split()
+        console.print(live_table([report], Status(24, 4.0, 26.0, 12), width))
+    *_, head, line = shown.get().splitlines()
+    name, *numbers = line.replace(" %", "%").split()
     assert name.startswith("a_conv")
-    assert numbers == [
-        "3",
-        "160",
-        "4100.0",
-        "2100.0",
-        "1.95",
-        "1904.8",
-        "48",
-        "%",
-        "100.0",
-        "%",
-        "0",
+    names = head.replace(" us", "_us").split()
+    cells = dict(zip(names[1:], numbers, strict=True))
+    everything = {
+        "weight": "3", "trials": "160", "default_us": "4100.0", "best_us": "2100.0",
+        "gain": "1.95", "GFLOP/s": "1904.8", "roofline": "48%", "share": "100.0%", "failed": "0",
+    }  # fmt: skip
+    assert cells.items() <= everything.items()
+    assert {"best_us", "gain"} <= cells.keys()
+    assert width < 100 or cells == everything
+
+
+def test_without_a_terminal_lines_tell_how_it_is_going() -> None:
+    lines: list[str] = []
+    watch = lines_of_progress(lines.append)
+    reports = [
+        Report("first", 3, 16, 4e-3, 2e-3, {"ok": 16}, 4e5, 1e-6),
+        Report("untried", 1, 0, math.inf, math.inf, {}, 1e4, 1e-7),
     ]
+    for elapsed in (1.0, 2.0, 10.9, 11.0, 12.0, 25.0):
+        watch(reports, Status(int(elapsed), elapsed, 60 - elapsed))
+    assert [line.split(" trials")[0] for line in lines] == ["1", "11", "25"]
+    assert lines[0] == (
+        "1 trials, 1.0 per second, 59 s left, 1 tasks untried; tuned tasks take 6.000 ms, "
+        "by default 12.000 ms"
+    )
+
+
+def test_tasks_without_names_are_told_apart(whet: Whet, records: Path, tmp_path: Path) -> None:
+    model = products(tmp_path / "a.onnx", 32, 48)
+    done = whet("tune", model, "--trials", 2, "--threads", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "note: 2 trials" in done.stderr
+    names = [t["task"] for t in json.loads(done.stdout)["tasks"]]
+    assert len(set(names)) == len(names)
+    assert names[0].endswith(" 16x8, 8x32 -> 16x32")
 
 
 def test_an_interrupt_keeps_everything(records: Path, tmp_path: Path) -> None:
@@ -137,7 +160,11 @@ def test_an_interrupt_keeps_everything(records: Path, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert "Traceback" not in err
-    assert json.loads(out)["trials"] >= 8  # rounds that have ended
+    found = json.loads(out)
+    assert found["trials"] >= 8  # rounds that have ended
+    assert found["interrupted"]
+    (line,) = [x for x in err.splitlines() if "interrupted" in x]
+    assert line == f"note: interrupted, {count(records)} trials kept"
     with Database(records) as database:
         assert database.problems() == []
 

@@ -88,7 +88,11 @@ class ForeignBuild:
             "constant": memory.put(self.image.constants.tobytes(), READ),
             "arena": memory.put(bytes(self.image.arena_bytes)),
         }
-        entries = [base[s.kind] + s.at if s.kind in base else 0 for s in self.image.slots]
+        shared = [memory.put(a.tobytes(), READ) for a in self.image.shared.values()]
+        entries = [
+            shared[s.at] if s.kind == "shared" else base[s.kind] + s.at if s.kind in base else 0
+            for s in self.image.slots
+        ]
         table = memory.put(struct.pack(f"<{len(entries)}Q", *entries))
         inputs = [memory.put(np.ascontiguousarray(a).tobytes(), READ) for a in arrays]
         # Ones in all bits are NaN in every type that has it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 from pathlib import Path
 
@@ -43,12 +44,49 @@ def test_bad_values_are_refused(variable: str, value: str, message: str) -> None
 
 
 def test_every_knob_explains_itself() -> None:
-    assert [k.variable for k in knobs()][:5] == [
+    assert [k.variable for k in knobs()][:6] == [
         "WHET_THREADS",
         "WHET_CHECK_ACCESSES",
         "WHET_CALIBRATE",
+        "WHET_STRICT",
         "WHET_CACHE_ENABLED",
         "WHET_CACHE_DIR",
     ]
+    shown = {k.variable: (k.type, k.default) for k in knobs()}
+    assert shown["WHET_CALIBRATE"] == ("bool", "1")
+    assert shown["WHET_CACHE_MEGABYTES"] == ("int", "5000")
+    assert shown["WHET_CACHE_DIR"] == ("Path", "`$XDG_CACHE_HOME/whet`, else `~/.cache/whet`")
     assert "WHET_DB_PATH" in [k.variable for k in knobs()]
     assert all(len(k.help) > 10 for k in knobs())
+
+
+def test_folders_follow_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", "relative/paths/do/not/count")
+    monkeypatch.setenv("HOME", "/home/ada")
+    config = read_config({})
+    assert config.cache.dir == Path("/home/ada/.cache/whet")
+    assert config.db.path == Path("/home/ada/.local/share/whet/records.db")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    assert read_config({}).cache.dir == Path("/var/cache/whet")
+
+
+@pytest.mark.parametrize("home", [None, "not/absolute"])
+def test_a_user_without_a_home_has_no_folders(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """A number without an entry among the users, as containers have them."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    if home:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    config = read_config({})
+    assert config.cache.dir is None
+    assert config.db.path is None
+    with pytest.raises(UsageError, match="WHET_DB_PATH='~nobody1/x' names the home of a user who"):
+        read_config({"WHET_DB_PATH": "~nobody1/x"})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import resource
 from pathlib import Path
 
 import pytest
 
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
+from whet.core.containers import usable_memory, usable_processors, within_quota
 from whet.core.errors import UsageError, WhetError
 from whet.core.host import Host, read_host
 from whet.core.target import (
@@ -107,6 +109,85 @@ def test_a_container_quota_limits_the_cores(
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
     assert read_host(fake_machine(tmp_path, quota="150000 100000")).cores == 2
+
+
+CGROUP_FILES = {
+    "version 2, at the top": ("0::/", {"cpu.max": "250000 100000"}),
+    "version 2, own group": ("0::/a/b", {"a/b/cpu.max": "250000 100000"}),
+    "version 2, a group above": (
+        "0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "250000 100000"},
+    ),
+    "version 2, path of the machine around": (
+        "0::/docker/0a1b", {"cpu.max": "250000 100000"},
+    ),
+    "version 1": (
+        "4:memory:/x\n2:cpu,cpuacct:/a",
+        {"cpu/a/cpu.cfs_quota_us": "250000", "cpu/a/cpu.cfs_period_us": "100000"},
+    ),
+    "version 1, path of the machine around": (
+        "2:cpu,cpuacct:/docker/0a1b",
+        {"cpu,cpuacct/cpu.cfs_quota_us": "250000", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
+    ),
+    "both versions": (
+        "1:cpu:/a\n0::/",
+        {"cpu/a/cpu.cfs_quota_us": "250000", "cpu/a/cpu.cfs_period_us": "100000",
+         "unified/cpu.max": "max 100000"},
+    ),
+}  # fmt: skip
+
+
+def control_groups(root: Path, case: str) -> Path:
+    groups, files = CGROUP_FILES[case]
+    (root / "proc/self").mkdir(parents=True, exist_ok=True)
+    (root / "proc/self/cgroup").write_text(groups + "\n")
+    for name, text in files.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+@pytest.mark.parametrize("case", CGROUP_FILES)
+def test_quotas_of_control_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
+    root = control_groups(tmp_path, case)
+    assert usable_processors(root) == 3
+    assert within_quota(2, root) == 2
+    assert read_host(root).cores == 3
+
+
+@pytest.mark.parametrize("quota", ["max 100000", "-1", "0 100000", "", "garbage here"])
+def test_no_quota_leaves_all_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cpu.max").write_text(quota)
+    assert usable_processors(tmp_path) == 16
+
+
+def test_memory_is_what_limits_leave_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: unlimited)
+    assert usable_memory(tmp_path) == 1 << 62
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 8000 kB\nMemFree: 1 kB\nSwapTotal: 500 kB\n")
+    assert usable_memory(tmp_path) == 8500 * 1024
+    (tmp_path / "proc/self/cgroup").write_text("3:memory:/a\n0::/\n")
+    group = tmp_path / "sys/fs/cgroup/memory/a"
+    group.mkdir(parents=True)
+    (group / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert usable_memory(tmp_path) == 8500 * 1024
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("5000000\n")
+    assert usable_memory(tmp_path) == 5_000_000
+    (group / "memory.limit_in_bytes").write_text("4000000\n")
+    assert usable_memory(tmp_path) == 4_000_000
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (3_000_000, 9))
+    assert usable_memory(tmp_path) == 3_000_000
 
 
 def test_hidden_files_leave_sensible_defaults(tmp_path: Path) -> None:

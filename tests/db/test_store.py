@@ -264,7 +264,7 @@ def test_a_folder_in_place_of_the_file_is_a_clear_error(tmp_path: Path) -> None:
         Database(tmp_path)
     assert refused.value.code in ("WH4101", "WH4102")
     (tmp_path / "file").write_text("")
-    with pytest.raises(WhetError, match="cannot be made") as refused:
+    with pytest.raises(WhetError, match="cannot be opened") as refused:
         Database(tmp_path / "file" / "records.db")
     assert refused.value.code == "WH4102"
 

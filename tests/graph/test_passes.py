@@ -7,14 +7,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.graph.meaning import assert_same_meaning, f, graph_of, operators
+from tests.ops.test_empty import emptied
 from whet.core.dtypes import bool_, f32, f64, i64
-from whet.core.types import TensorType
+from whet.core.errors import WhetError
+from whet.core.types import TensorType, type_of
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value, apply, make_constant, make_input
 from whet.graph.interpret import interpret
 from whet.graph.passes import (
     expand_composites,
     fold_constants,
+    fold_empty,
     optimize,
     simplify,
 )
@@ -68,6 +71,39 @@ def test_folding_any_operator_gives_what_it_computes(sample: Sample) -> None:
     assert operators(folded) == []
     for a, b in zip(interpret(graph, []), interpret(folded, []), strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+def test_values_without_elements_are_known() -> None:
+    before = graph_of("relu(matmul(x, w))", x=f(0, 8), w=f(8, 32))
+    after = fold_empty(before)
+    assert operators(after) == []
+    assert_same_meaning(before, after)
+    summed = graph_of("add(reduce_sum(x, axes=[0]), y)", x=f(0, 8), y=f(1, 8))
+    assert operators(fold_empty(summed)) == ["add"]
+    assert_same_meaning(summed, fold_empty(summed))
+    whole = graph_of("relu(matmul(x, w))", x=f(2, 8), w=f(8, 32))
+    assert fold_empty(whole) is whole
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_folding_what_is_empty_keeps_the_meaning(name: str) -> None:
+    rng = np.random.default_rng(3)
+    for sample in REGISTRY[name].samples():
+        if not sample.op.deterministic:
+            continue
+        for arrays in emptied(sample, sample.arrays(rng)):
+            try:
+                sample.op.infer_types(tuple(map(type_of, arrays)))
+                wanted = sample.op.run_reference(arrays)
+            except WhetError:
+                continue  # other types are refused, and indices into nothing
+            inputs = tuple(make_input(f"x{n}", type_of(a)) for n, a in enumerate(arrays))
+            results = apply(sample.op, *inputs)
+            graph = Graph(inputs, results, tuple(f"y{n}" for n in range(len(results))))
+            got = interpret(fold_empty(graph), arrays)
+            assert [(g.shape, g.dtype) for g in got] == [(w.shape, w.dtype) for w in wanted]
+            for g, w in zip(got, wanted):
+                np.testing.assert_array_equal(g, w)
 
 
 # ----------------------------------------------------------------------------------- expansion
@@ -245,9 +281,9 @@ def test_observer_sees_every_pass() -> None:
     seen: list[tuple[str, int, int]] = []
     graph = graph_of("add(reshape(reshape(x, shape=[6]), shape=[2, 3]), 0)", x=f(2, 3))
     optimize(graph, observe=lambda n, a, b: seen.append((n, len(a.nodes), len(b.nodes))))
-    names = ["fold_constants", "simplify", "fold_batch_norm", "simplify"]
+    names = ["fold_constants", "fold_empty", "simplify", "fold_batch_norm", "simplify"]
     assert [name for name, _, _ in seen] == names
-    assert seen[1] == ("simplify", 3, 0)
+    assert seen[2] == ("simplify", 3, 0)
 
 
 def test_rebuilding_without_changes_gives_the_same_graph_and_names() -> None:

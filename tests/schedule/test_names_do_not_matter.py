@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whet.build.plan import LoopStep, Step, make_plan
+from tests.build.comparing import plan_of
+from whet.build.plan import LoopStep, Step
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS
 from whet.core.types import TensorType
@@ -92,7 +93,7 @@ def with_strangers(graph: Graph) -> Graph:
 def kernels(graph: Graph) -> list[tuple[str, str]]:
     """Keys and program texts of all steps, in order."""
     found = []
-    for step in make_plan(graph).steps:
+    for step in plan_of(graph).steps:
         assert isinstance(step, (Step, LoopStep))
         if isinstance(step, LoopStep):
             found.append((step.key, str(step.program)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.build.comparing import check_native
-from whet.build.plan import make_plan
+from tests.build.comparing import check_native, plan_of
 from whet.core.dtypes import f32
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
@@ -34,7 +33,7 @@ def steps(given: tuple[Value, ...], *outputs: Value) -> int:
     rng = np.random.default_rng(0)
     arrays = tuple(rng.standard_normal(v.tensor_type.shape).astype(np.float32) for v in given)
     check_native(graph, arrays, "groups")
-    return len(make_plan(expand_composites(graph)).steps)
+    return len(plan_of(expand_composites(graph)).steps)
 
 
 def test_what_reads_a_product_twice_is_computed_with_it() -> None:

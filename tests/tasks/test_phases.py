@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.build.comparing import plan_of
 from whet.build.native import build
-from whet.build.plan import make_plan
 from whet.core.dtypes import f32
 from whet.core.target import detect
 from whet.core.types import Shape, TensorType
@@ -185,7 +185,7 @@ def test_native_code_agrees_with_the_interpreter(case: str) -> None:
 def test_each_phase_is_a_contraction_over_the_channels() -> None:
     """The layout pass gives the input its border and both values their channels last."""
     op = conv_transpose((2, 2), (1, 1, 1, 1), (1, 1), (0, 0))
-    plan = make_plan(expand_composites(with_epilogue(op, (1, 16, 5, 5), (16, 24, 4, 4))))
+    plan = plan_of(expand_composites(with_epilogue(op, (1, 16, 5, 5), (16, 24, 4, 4))))
     tasks = [s.task for s in plan.steps if _has_sum(s.task.outputs[0])]
     assert len(tasks) == 4
     for task in tasks:
@@ -202,7 +202,7 @@ def test_a_choice_after_the_sum_brings_no_guards_back() -> None:
     w = make_constant(np.ones((16, 24, 4), np.float32))
     (spread,) = apply(op, x, w)
     (leaky,) = apply(REGISTRY["leaky_relu"](0.1), spread)
-    plan = make_plan(expand_composites(Graph((x,), (leaky,), ("y",))))
+    plan = plan_of(expand_composites(Graph((x,), (leaky,), ("y",))))
     tasks = [s.task for s in plan.steps if _has_sum(s.task.outputs[0])]
     assert len(tasks) == 2
     for task in tasks:
@@ -212,7 +212,7 @@ def test_a_choice_after_the_sum_brings_no_guards_back() -> None:
 
 
 def test_depthwise_phases_run_along_channels() -> None:
-    plan = make_plan(expand_composites(with_epilogue(*CASES["2d, depthwise"])))
+    plan = plan_of(expand_composites(with_epilogue(*CASES["2d, depthwise"])))
     tasks = [s.task for s in plan.steps if _has_sum(s.task.outputs[0])]
     assert len(tasks) == 4
     for task in tasks:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from whet.api.arguments import as_path
 from whet.api.programs import Program, Programs
 from whet.core.errors import UsageError, check, fail
 from whet.core.types import Array
@@ -35,13 +36,17 @@ class CompiledModel:
         first: Program,
         programs: Programs,
         *,
-        engine: str,
         target: str,
         numerics: str,
         schedules: Callable[[Graph], tuple[StoredSchedule, ...]] = lambda graph: (),
     ) -> None:
-        self.engine, self.target, self.numerics = engine, target, numerics
+        self.target, self.numerics = target, numerics
         self._first, self._programs, self._schedules = first, programs, schedules
+
+    @property
+    def engine(self) -> str:
+        """What runs the model: `native`, or `interpreter`, and then `describe` says why."""
+        return self._first.executable.engine
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -80,7 +85,7 @@ class CompiledModel:
         if not by_name and first.fits_plainly(arrays):
             # The usual call by a short way: everything else costs microseconds.
             targets = None if out is None else _targets(first, out)
-            results = first.executable(arrays, targets)
+            results = first(arrays, targets)
         else:
             results = tuple(self.results(*arrays, out=out, **by_name).values())
         return results[0] if len(results) == 1 else results
@@ -100,6 +105,7 @@ class CompiledModel:
         """
         from whet.graph.text import print_graph, stored_arrays
 
+        path = as_path(path, "write")
         check(self._first.rest is None, "WH3006",
               "this model cannot be stored: part of it is compiled only when it runs, because "
               "shapes depend on data", kind=UsageError)  # fmt: skip
@@ -117,6 +123,18 @@ class CompiledModel:
             ),
         )
 
+    def __copy__(self) -> CompiledModel:
+        return self
+
+    def __deepcopy__(self, known: dict[int, Any]) -> CompiledModel:
+        """The model itself: it is a function, and nothing about it can be changed."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        fail("WH3006", "a compiled model cannot be pickled",
+             hint="f.save(path) stores it, and whet.load(path) loads it in another process",
+             kind=UsageError)  # fmt: skip
+
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
         outputs = ", ".join(map(str, self.outputs)) or "known after a run"
@@ -125,14 +143,13 @@ class CompiledModel:
 
 def _targets(program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
     """The arrays to write to, checked against the outputs."""
-    given = (out,) if isinstance(out, np.ndarray) else tuple(out)
-    if not program.can_write(given):
-        known = program.target_types is not None
-        problem = (
-            "'out' must be writable arrays of the types of the outputs"
-            if known
-            else "'out' needs outputs of known shape"
-        )
+    if isinstance(out, np.ndarray):
+        out = (out,)
+    if not isinstance(out, (list, tuple)):
+        fail("WH3003", f"'out' must be an array or a sequence of arrays, got {type(out).__name__}",
+             kind=UsageError)  # fmt: skip
+    if not program.can_write(out):
         expected = ", ".join(map(str, program.signature.outputs))
-        fail("WH3003", problem, hint=expected, kind=UsageError)
-    return given
+        fail("WH3003", program.why_not_writable(out), hint=f"the outputs are {expected}",
+             kind=UsageError)  # fmt: skip
+    return out

@@ -9,9 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from whet.api.arguments import given_inputs, thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
-from whet.api.engine import Engine, Native, default_engine
+from whet.api.engine import (
+    Engine,
+    Interpreter,
+    Native,
+    default_engine,
+    describe_options,
+    prepare_or_interpret,
+)
+from whet.api.failures import (
+    Failure,
+    attempt,
+    internal_error,
+    is_unforeseen,
+    python_warning,
+)
 from whet.api.originals import (
     GetGraph,
     collect_released,
@@ -22,7 +37,6 @@ from whet.api.originals import (
 )
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import graph_signature, imported_signature
-from whet.core.config import process_config
 from whet.core.errors import ModelError, UsageError, check, fail
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
@@ -45,22 +59,46 @@ class Options:
     threads: int
     numerics: Numeric
     note: Note
+    warn: Note
+    """Receives what nobody may overlook."""
     budget: float = 0.0
     """Seconds to search for faster kernels."""
     watch: Watch | None = None
 
+    def optimize(self, graph: Graph) -> Graph:
+        """The graph after all passes, or as it is where a pass fails."""
+        passes = lambda: optimize(graph, numerics=self.numerics)
+        made = attempt(passes, graph, self._described())
+        if isinstance(made, Failure):
+            self.warn(made.warning("simplify the model, which runs as it is"))
+            return graph
+        return made
+
     def prepare(self, graph: Graph) -> Executable:
-        if self.budget and isinstance(self.engine, Native):
-            return self.engine.prepare_tuned(
-                graph, self.threads, self.numerics, self.budget, self.watch
+        engine, described = self.engine, self._described()
+        if self.budget and isinstance(engine, Native):
+            done = attempt(
+                lambda: engine.tune(graph, self.threads, self.numerics, self.budget, self.watch),
+                graph,
+                described,
             )
-        return self.engine.prepare(graph, self.threads, self.numerics)
+            if isinstance(done, Failure):
+                self.warn(done.warning("search for faster kernels, and uses those that it knows"))
+        return prepare_or_interpret(
+            lambda: engine.prepare(graph, self.threads, self.numerics, note=self.note),
+            graph,
+            described,
+            self.warn,
+        )
+
+    def _described(self) -> dict[str, Any]:
+        return describe_options(self.engine, self.threads, self.numerics)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
         """What was searched for and is used for the graph."""
         if not isinstance(self.engine, Native):
             return ()
-        return self.engine.schedules(graph, self.threads, self.numerics)
+        return self.engine.schedules(graph, self.threads, self.numerics, note=self.note)
 
 
 def compile(
@@ -78,9 +116,10 @@ def compile(
 
     `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
-    shapes depend on values; `threads` defaults to one per core; `budget` is the time to search
-    for faster kernels, in seconds or as text ("10m"); `numerics="exact"` forbids rewrites that
-    change rounding.  `note` receives messages, which go to the logger `whet` otherwise, and
+    shapes depend on values; `threads` defaults to one per processor that the process may use;
+    `budget` is the time to search for faster kernels, in seconds or as text ("10m");
+    `numerics="exact"` forbids rewrites that change rounding.  `note` receives messages, which
+    go to the logger `whet` otherwise, or become a `WhetWarning` where the model runs slowly;
     `watch` is told how the search is going after each of its rounds.
 
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
@@ -90,37 +129,39 @@ def compile(
           kind=UsageError)  # fmt: skip
     check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
           hint="real or exact", kind=UsageError)  # fmt: skip
-    note = note or logging.getLogger("whet").warning
+    check(note is None or callable(note), "WH1002",
+          f"'note' must be a function, got {type(note).__name__}", kind=UsageError)  # fmt: skip
+    given = given_inputs(inputs)
+    warn, note = note or python_warning, note or logging.getLogger("whet").warning
     kind: Numeric = "exact" if numerics == "exact" else "real"
-    seconds = parse_budget(budget)
-    options = Options(default_engine(note), thread_count(threads), kind, note, seconds, watch)
+    seconds, count = parse_budget(budget), thread_count(threads)
+    engine = default_engine(note)
+    options = Options(engine, count, kind, note, warn, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
-        first = graph_program(model, inputs or {}, options)
+        first = graph_program(model, given, options)
     else:
         source = _Source(model)
-        given = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v
-                 for n, v in (inputs or {}).items()}  # fmt: skip
-        first = source.program(given, options)
+        examples = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v for n, v in given.items()}
+        first = source.program(examples, options)
         names = [port.name for port in first.signature.arguments]
 
-        def make(values: Sequence[Any]) -> Program:
+        def make(values: Sequence[Any], announce: Callable[[], None]) -> Program:
             examples = {n: _example(v, n) for n, v in zip(names, values, strict=True)}
             # Another shape of the same model is made at once, without a search of its own.
-            return source.program(examples, replace(options, budget=0.0))
+            return source.program(examples, replace(options, budget=0.0), announce)
 
         programs = Programs(make, note, "the model")
         if first.rest is not None:
             note("shapes depend on data: part of the model is compiled while it runs")
     programs.made.append(first)
-    if options.engine.name == "interpreter":
-        note("no native code generator is installed: the model runs in the interpreter")
+    if isinstance(engine, Interpreter):
+        warn(f"{engine.reason}: the model runs in the interpreter, slowly")
         if seconds:
             note("the budget is not used: only native code can be tuned")
     return CompiledModel(
-        first, programs, engine=options.engine.name, target=target, numerics=numerics,
-        schedules=options.schedules,
-    )  # fmt: skip
+        first, programs, target=target, numerics=numerics, schedules=options.schedules
+    )
 
 
 def _example(value: Any, name: str) -> Any:
@@ -130,25 +171,18 @@ def _example(value: Any, name: str) -> Any:
     return None if value is None else as_numpy(value, name)
 
 
-def thread_count(threads: int | None) -> int:
-    """The number of threads to use: as asked, as configured, or one per available core."""
-    if threads is None:
-        return process_config().threads or len(os.sched_getaffinity(0))
-    check(threads >= 1, "WH1002", f"{threads} threads make no sense", kind=UsageError)
-    return threads
-
-
 def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> Program:
     """A graph as a program; the inputs that are given must be those of the graph."""
     types = {v.name: v.tensor_type for v in graph.inputs}
     for name, value in inputs.items():
-        shape = tuple(getattr(value, "shape", value))
+        shape = getattr(value, "shape", value)
         expected = types.get(name)
-        check(expected is not None and expected.shape == shape, "WH2007",
-              f"input '{name}' of shape {list(shape)} does not fit the graph",
+        fits = isinstance(shape, (list, tuple)) and expected is not None
+        check(fits and expected is not None and expected.shape == tuple(shape), "WH2007",
+              f"input '{name}' of shape {shape} does not fit the graph",
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
-    optimized = optimize(graph, numerics=options.numerics)
+    optimized = options.optimize(graph)
     return Program(signature, held(optimized), options.prepare(optimized))
 
 
@@ -165,12 +199,12 @@ def imported_program(
     if imported.tail is not None:
         tail = imported.tail
         rest = Programs(
-            lambda arrays: imported_program(tail.stage(arrays), options),
+            lambda arrays, announce: imported_program(tail.stage(arrays), options),
             lambda message: None,  # said once by `compile`; a message per call would be noise
             "the rest of the model",
         )
     signature = imported_signature(imported)
-    graph = optimize(imported.graph, numerics=options.numerics)
+    graph = options.optimize(imported.graph)
     return Program(signature, keep(graph), options.prepare(graph), rest)
 
 
@@ -200,18 +234,38 @@ class _Source:
             self._changed()
         # As the user wrote it, for messages, unless the working directory has changed.
         moved = self.path is not None and Path(self.model).absolute() != self.path
-        return import_model(self.path if moved else self.model, inputs=inputs, note=note)
+        model = self.path if moved else self.model
+        try:
+            return import_model(model, inputs=inputs, note=note)
+        except ModelError as error:
+            from whet.frontend.onnx.assumed import explain_assumptions
 
-    def program(self, inputs: Mapping[str, Any], options: Options) -> Program:
-        """The model compiled for these inputs; native code holds no weights but its own."""
+            raise explain_assumptions(error, model, inputs) from error.__cause__
+        except Exception as error:
+            if not is_unforeseen(error):
+                raise
+            what = {"model": str(self.path or type(self.model).__name__), "inputs": str(inputs)}
+            raise internal_error(error, "the model was read", what) from error
+
+    def program(
+        self,
+        inputs: Mapping[str, Any],
+        options: Options,
+        announce: Callable[[], None] = lambda: None,
+    ) -> Program:
+        """The model compiled for these inputs; native code holds no weights but its own.
+
+        `announce` is called when the inputs are known to fit the model.
+        """
         imported = self.importing(inputs, options.note)
+        announce()
         if not self._can_release(imported, options):
             return imported_program(imported, options)
         lasting = lasting_inputs(inputs, imported.guards)
 
         def again() -> Graph:
             graph = self.importing(lasting, lambda message: None).graph
-            return optimize(graph, numerics=options.numerics)
+            return options.optimize(graph)
 
         large = is_large(imported.graph)
         program = imported_program(

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from whet.api.originals import GetGraph
-from whet.core.errors import UsageError, WhetError, fail
-from whet.core.types import Array, Shape
+from whet.core.errors import OperatorError, UsageError, WhetError, fail
+from whet.core.types import Array, Shape, type_of
+from whet.graph.interpret import interpret
+from whet.graph.summary import summarize
+from whet.runtime.arrays import overlapping
 from whet.runtime.executable import Executable
 from whet.runtime.ports import Misfit
 from whet.runtime.signature import Signature
@@ -23,6 +26,8 @@ Note = Callable[[str], None]
 Fit = Callable[[Signature], tuple[Array, ...] | Misfit]
 """The flat arrays of a call for a signature, or why they do not fit it."""
 
+EXPLAINED_FLOPS = 10**9
+"""Models of so much work are run once more to explain a failure: a second, perhaps."""
 MAX_PROGRAMS = 16
 """Programs kept per model; beyond it the oldest is dropped."""
 
@@ -80,29 +85,72 @@ class Program:
                 return False
             if not array.flags.writeable:
                 return False
-        return True
+        return not overlapping(arrays)
+
+    def why_not_writable(self, arrays: Sequence[Any]) -> str:
+        """What keeps the results from being written to these arrays."""
+        specs = self.signature.outputs
+        if self.target_types is None:
+            return "'out' needs outputs of known shape"
+        if len(specs) != len(arrays):
+            return f"'out' has {len(arrays)} arrays and the model {len(specs)} outputs"
+        for array, spec in zip(arrays, specs):
+            if not isinstance(array, np.ndarray):
+                return f"'out' of '{spec.name}' must be a NumPy array, got {type(array).__name__}"
+            if array.dtype != spec.dtype.numpy or array.shape != spec.shape:
+                return f"'out' of '{spec.name}' must be {spec.type_text}, got {type_of(array)}"
+            if not array.flags.writeable:
+                return f"'out' of '{spec.name}' is read-only"
+        return "arrays in 'out' share memory, so that one result would overwrite another"
+
+    def __call__(
+        self, given: Sequence[Array], out: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
+        """The results of the executable; an index that it refuses is explained."""
+        try:
+            return self.executable(given, out)
+        except OperatorError as error:
+            raise self._explained(error, given) from None
+
+    def _explained(self, error: OperatorError, given: Sequence[Array]) -> OperatorError:
+        """What the interpreter says about a failure that native code only notices: which node,
+        which input, which value.  Not for models that it would take too long for."""
+        if error.code != "WH1302" or self.executable.engine == "interpreter":
+            return error
+        try:
+            graph = self.graph()
+            if summarize(graph).flops <= EXPLAINED_FLOPS:
+                interpret(graph, given, round_halves=False)
+        except OperatorError as better:
+            return better
+        except (WhetError, MemoryError):
+            return error  # the model's file has changed: it cannot be looked at again
+        return error
 
     def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
         """The results of the model by name, for flat arrays that fit the signature."""
         given = self.signature.unguarded(arrays)
         if self.rest is None:
-            return self.signature.pack(self.executable(given, out))
-        between = self.executable(given)
+            return self.signature.pack(self(given, out))
+        between = self(given)
         following, arrays = self.rest.fitting(
             between, lambda signature: signature.misfit(between) or between
         )
         return following.run(arrays)
 
 
+Make = Callable[[Sequence[Any], Callable[[], None]], Program]
+"""Compiles a model for given values, which may be refused; it calls the function when they are
+not, before it begins with what takes long."""
+
+
 class Programs:
     """The programs of one model; a call that fits none of them makes a new one.
 
-    `make` compiles for given values; it is None when the source of the model is gone.
+    `make` is None when the source of the model is gone.
     """
 
-    def __init__(
-        self, make: Callable[[Sequence[Any]], Program] | None, note: Note, what: str
-    ) -> None:
+    def __init__(self, make: Make | None, note: Note, what: str) -> None:
         self.make, self.note, self.what = make, note, what
         self.made: list[Program] = []
         self.lock = threading.Lock()
@@ -134,15 +182,18 @@ class Programs:
 
     def compile_for(self, values: Sequence[Any], misfit: Misfit | None) -> Program:
         if misfit is not None and not misfit.fixable:
-            fail("WH3003", misfit.reason, kind=UsageError)
+            fail("WH3003", misfit.reason, hint=misfit.hint, kind=UsageError)
         if self.make is None:
             fail("WH3003", misfit.reason if misfit else "nothing is compiled",
                  hint="compile the model for these inputs: an artifact holds one set of types",
                  kind=UsageError)  # fmt: skip
-        if misfit is not None:
-            self.note(f"{misfit.reason}: compiling {self.what} again")
+
+        def announce() -> None:
+            if misfit is not None:
+                self.note(f"{misfit.reason}: compiling {self.what} again")
+
         try:
-            return self.make(values)
+            return self.make(values, announce)
         except WhetError as error:
             if misfit is None:
                 raise

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 from typing import NoReturn
 
+from whet.api.arguments import as_path, thread_count
 from whet.api.compiled import CompiledModel
-from whet.api.compiler import thread_count
-from whet.api.engine import Native, default_engine
+from whet.api.engine import (
+    Interpreter,
+    Native,
+    default_engine,
+    describe_options,
+    prepare_or_interpret,
+)
+from whet.api.failures import python_warning
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
-from whet.core.errors import ArtifactError, WhetError, fail
+from whet.core.errors import ArtifactError, UnsupportedError, WhetError, fail
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
 from whet.ops.base import Numeric
@@ -30,14 +36,22 @@ def load(
     Nothing in the file is executed and everything in it is checked; `ArtifactError` if it is
     damaged or of another version.
     """
+    path, count = as_path(path, "load"), thread_count(threads)
     artifact = read_artifact(path)
     graph = _checked_graph(artifact)
-    note = note or logging.getLogger("whet").warning
+    warn, note = note or python_warning, note or logging.getLogger("whet").warning
     engine = default_engine(note)
+    if isinstance(engine, Interpreter):
+        warn(f"{engine.reason}: the model runs in the interpreter, slowly")
     numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
-    count, stored = thread_count(threads), artifact.schedules
-    executable = engine.prepare(graph, count, numerics, stored)
-    source = Path(path).absolute()
+    stored = artifact.schedules
+    executable = prepare_or_interpret(
+        lambda: engine.prepare(graph, count, numerics, stored, note),
+        graph,
+        describe_options(engine, count, numerics),
+        warn,
+    )
+    source = path.absolute()
 
     def again() -> Graph:
         return _checked_graph(read_artifact(source))
@@ -48,7 +62,7 @@ def load(
     def schedules(graph: Graph) -> tuple[StoredSchedule, ...]:
         if not isinstance(engine, Native):
             return stored
-        return engine.schedules(graph, count, numerics, stored)
+        return engine.schedules(graph, count, numerics, stored, note)
 
     released = isinstance(engine, Native)
     get_graph = made_again(graph, again, changed) if released else held(graph)
@@ -58,7 +72,6 @@ def load(
     compiled = CompiledModel(
         program,
         programs,
-        engine=engine.name,
         target=artifact.target,
         numerics=artifact.numerics,
         schedules=schedules,
@@ -74,6 +87,11 @@ def _checked_graph(artifact: Artifact) -> Graph:
     try:
         graph = parse_graph(artifact.graph_text, artifact.constants)
     except WhetError as error:
+        if error.code == "WH1106":
+            fail("WH1106", "the artifact has an operator that is not defined here",
+                 *str(error).splitlines(),
+                 hint="import the module that defines it, or a newer whet, and load it again",
+                 kind=UnsupportedError)  # fmt: skip
         fail("WH3001", "the artifact's graph cannot be read", *str(error).splitlines(),
              kind=ArtifactError)  # fmt: skip
     signature = artifact.signature

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from whet.api.arguments import thread_count
+from whet.api.budget import parse_budget
+from whet.api.compiler import compile
+from whet.api.engine import Native, default_engine
+from whet.api.programs import Note
+from whet.api.storage import load
+from whet.build.plan import Step
+from whet.build.prices import Evidence, no_evidence
 from whet.build.tasks import graph_steps
-from whet.core.config import process_config
+from whet.core.errors import UsageError, check, fail
 from whet.core.target import Target
+from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
+from whet.ir.tensor import Tensor
 from whet.ops.base import Numeric
+from whet.runtime.artifact import is_artifact
 from whet.tune.objectives import Objective
 from whet.tune.policies import Policy
 from whet.tune.report import Report, Watch
@@ -20,18 +33,80 @@ from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
 
 
+def tune_model(
+    model: Any,
+    inputs: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    budget: float | str = "1m",
+    *,
+    trials: int | None = None,
+    numerics: str = "real",
+    note: Note | None = None,
+    watch: Watch | None = None,
+) -> list[Report]:
+    """Searches for faster kernels of a model; every later `compile` uses what was found.
+
+    `model`, `inputs`, `threads` and `numerics` are those of `compile`, and `model` may also be
+    the path of an artifact, which has its own numerics.  The search ends after `budget` or so
+    many `trials`, whichever comes first; what it finds is kept at once, so it may be stopped at
+    any time.  `watch` is told how it is going after each round.  The result says of every task
+    what was gained.
+    """
+    check(trials is None or (type(trials) is int and trials > 0), "WH1002",
+          f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
+    limit, count = Budget(parse_budget(budget), trials), thread_count(threads)
+    if isinstance(model, (str, os.PathLike)) and is_artifact(model):
+        compiled = load(model, threads, note=note)
+    else:
+        compiled = compile(model, inputs, threads, numerics=numerics, note=note)
+    engine = default_engine(note)
+    if not isinstance(engine, Native):
+        fail("WH3007", "only native code can be tuned", kind=UsageError)
+    kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
+    return tune_graphs([compiled.graph], engine.target, count, limit, numerics=kind, watch=watch)
+
+
 def weighted_tasks(
-    graphs: Sequence[Graph], target: Target, threads: int, numerics: Numeric
+    graphs: Sequence[Graph],
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    evidence: Evidence = no_evidence,
 ) -> list[WeightedTask]:
-    """The distinct tasks of one or several graphs, with how often each graph has them."""
-    steps = [list(graph_steps(graph, target, threads, numerics)) for graph in graphs]
+    """The distinct tasks of one or several graphs, with how often each graph has them.
+
+    Last come those that would replace others if they turned out to be faster.
+    """
+    pairs = [graph_steps(graph, target, threads, numerics, evidence) for graph in graphs]
+    used = _counted([steps for steps, _ in pairs])
+    keys = {w.task.key for w in used}
+    others = [w for w in _counted([others for _, others in pairs]) if w.task.key not in keys]
+    return [*used, *(replace(w, alternative=True) for w in others)]
+
+
+def _counted(steps: Sequence[Sequence[Step]]) -> list[WeightedTask]:
+    """The distinct tasks of the steps of several graphs."""
     first = {s.key: s for graph in reversed(steps) for s in reversed(graph)}
     counts = [Counter(s.key for s in graph) for graph in steps]
     order = dict.fromkeys(s.key for graph in steps for s in graph)
+    same = Counter(first[key].name for key in order)
     return [
-        WeightedTask(first[key].task, first[key].name, tuple(c[key] for c in counts))
+        WeightedTask(
+            first[key].task,
+            first[key].name if same[first[key].name] == 1 else with_shapes(first[key]),
+            tuple(c[key] for c in counts),
+        )
         for key in order
     ]
+
+
+def with_shapes(step: Step) -> str:
+    """The name of a step with the shapes of what it reads and writes, to tell it from others."""
+
+    def shown(tensors: Iterable[Tensor]) -> str:
+        return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in tensors)
+
+    return f"{step.name} {shown(step.task.inputs)} -> {shown(step.task.outputs)}"
 
 
 def tune_graphs(
@@ -76,7 +151,8 @@ def tune_tasks(
     """The same for tasks that are known already."""
     from whet.measure.measurer import Measurer  # starts processes: only when needed
 
-    with Database(database or process_config().db.path) as records, Measurer() as measurer:
+    path = records_path(database)
+    with Database(path, to_write=True) as records, Measurer() as measurer:
         tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics, **options)
         tuner.run(budget, watch)
         return tuner.reports()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whet.build.borders import clearing_program
-from whet.build.constants import ConstantStore
+from whet.build.constants import SHARED_FROM_BYTES, ConstantStore, shared_bytes
 from whet.build.entry import TableCall, entry_ir
 from whet.build.image import CallNote, SegmentImage, Slot, join_constants
 from whet.build.kernels import KernelMaker, NativeKernel, compile_all
@@ -36,24 +36,27 @@ def assemble(
     arena = plan_arena([[s for s in c.storages if s.kind == "arena"] for c in calls])
     calls = _with_clearing(calls, arena.cleared, maker)
     used = dict.fromkeys(s for c in calls for s in c.storages if s.kind == "constant")
-    joined, starts = join_constants([constants.array(s) for s in used])
-    offsets = {"arena": arena.offsets, "constant": dict(zip(used, starts))}
+    recipes = {s: constants.recipe(s) for s in used}
+    small = [s for s in used if s.nbytes < SHARED_FROM_BYTES]
+    joined, starts = join_constants([recipes[s].make() for s in small])
+    large = {s: recipes[s] for s in used if s.nbytes >= SHARED_FROM_BYTES}
+    shared = {recipe.key: shared_bytes(recipe, cache) for recipe in large.values()}
+    numbers = {key: number for number, key in enumerate(shared)}
+    found = {s: Slot("arena", at) for s, at in arena.offsets.items()}
+    found |= {s: Slot("constant", at) for s, at in zip(small, starts)}
+    found |= {s: Slot("shared", numbers[recipe.key]) for s, recipe in large.items()}
     slots: list[Slot] = []
     notes: list[CallNote] = []
     for call in calls:
         notes.append(CallNote(call.kernel.symbol, len(slots), call.step.name, _describe(call.step)))
-        for s in call.storages:
-            known = offsets.get(s.kind)
-            slots.append(
-                Slot("array", _array_number(plan, s)) if known is None else Slot(s.kind, known[s])
-            )
+        slots += [found.get(s) or Slot("array", _array_number(plan, s)) for s in call.storages]
         if call.kernel.has_status:
-            slots.append(Slot("status", 0))
+            slots.append(Slot("status", sum(s.kind == "status" for s in slots)))
     forwarded = [(at, s.at) for at, s in enumerate(slots) if s.kind == "array"]
     entry = entry_ir(ENTRY, [TableCall(n.symbol, n.start) for n in notes], forwarded)
     kernels = dict.fromkeys(c.kernel.ir for c in calls)
     objects = compile_all([*kernels, entry, *support], maker.target, cache)
-    return SegmentImage(tuple(objects), tuple(slots), tuple(notes), arena.nbytes, joined)
+    return SegmentImage(tuple(objects), tuple(slots), tuple(notes), arena.nbytes, joined, shared)
 
 
 def _bind(kernel: NativeKernel, step: AnyStep, constants: ConstantStore) -> Call:

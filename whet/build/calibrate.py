@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from whet.build.kernel_probes import felt_constants, tile_probes
 from whet.build.probes import STREAM_PIECE_BYTES, Probe, Prober
 from whet.core.alignment import aligned_zeros
 from whet.core.caching import FileCache
@@ -45,7 +46,7 @@ def calibrated_target(
     Targets that are not this machine stay as they are.  Without a cache nothing is measured:
     kernels would be chosen anew, and perhaps differently, in every process.
     """
-    if target.is_calibrated or not cache.config.enabled or target.key != detect().key:
+    if target.is_calibrated or not cache.keeps or target.key != detect().key:
         return target
     if note is not None:
         note("measuring this machine once (about 2 s)")
@@ -59,9 +60,13 @@ def calibrated_target(
 
 def calibrate(target: Target, cache: FileCache) -> dict[str, float]:
     """All constants of this machine; defaults where a measurement failed."""
-    probes = _probes(target, cache)
+    tiles = {name: tile.probe(target) for name, tile in tile_probes(target).items()}
+    probes = {**_probes(target, cache), **tiles}
     seconds = measure(probes)
-    return constants_from({name: seconds[name] / p.work * 1e9 for name, p in probes.items()})
+    ns = {name: seconds[name] / p.work * 1e9 for name, p in probes.items()}
+    rates = constants_from(ns)
+    felt = felt_constants(target.calibrated(**rates), ns)
+    return rates | {name: _credible(name, value) for name, value in felt.items()}
 
 
 def measure(probes: Mapping[str, Probe]) -> dict[str, float]:
@@ -95,6 +100,7 @@ def constants_from(ns: Mapping[str, float]) -> dict[str, float]:
         # What lies further away is not faster: a core that was slowed down while it read l1.
         near_name, far_name = f"{near}_bytes_per_ns", f"{far}_bytes_per_ns"
         kept[far_name] = min(kept[near_name], kept[far_name])
+    kept["l3_shared_bytes_per_ns"] = max(kept["l3_shared_bytes_per_ns"], kept["l3_bytes_per_ns"])
     kept["memory_bytes_per_ns"] = max(kept["memory_bytes_per_ns"], kept["core_memory_bytes_per_ns"])
     return kept
 
@@ -134,9 +140,18 @@ def _probes(target: Target, cache: FileCache) -> dict[str, Probe]:
             inner = 2 * size
     if target.cores > 1:
         probes["memory_bytes_per_ns"] = all_cores.stream("read", ends, MEMORY_CALLS)
+        if own := _beyond_second_cache(target):
+            parts = _numbers(own * target.cores)
+            probes["l3_shared_bytes_per_ns"] = all_cores.parts(parts, target.cores)
         alone, many = (p.fma(FORK_ROUNDS, p.threads, lanes=narrow) for p in (one, all_cores))
         probes["piece"], probes["fork"] = Probe(alone.call, 1.0), Probe(many.call, 1.0)
     return probes
+
+
+def _beyond_second_cache(target: Target) -> int:
+    """Bytes for every core that its second cache does not hold, but the last one holds for all."""
+    nbytes = min(4 * target.l2_bytes, target.l3_bytes * 3 // (4 * target.cores))
+    return nbytes // MIB * MIB if nbytes > 1.5 * target.l2_bytes else 0
 
 
 def _numbers(nbytes: int) -> Array:

@@ -8,24 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from whet.build.placement import Storage
 from whet.build.plan import AnyStep, LoopStep, Step
+from whet.build.prices import Price
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
 from whet.schedule.slabs import find_slabs
 from whet.tasks.task import Task
-
-
-class Price(Protocol):
-    """What is expected to be how expensive, in nanoseconds."""
-
-    def __call__(self, task: Task) -> float:
-        """The kernel of a task alone, which finds its inputs nearby."""
-
-    def round_trip(self, nbytes: int) -> float:
-        """Values of that size, from one kernel to the next."""
 
 
 def join_edges(steps: Sequence[AnyStep], price: Price) -> list[AnyStep]:
@@ -45,7 +35,9 @@ def join_edges(steps: Sequence[AnyStep], price: Price) -> list[AnyStep]:
         if first is None or last is None or not _fits_between(first, step, last):
             continue
         made = _joined(first, step, last)
-        if find_slabs(made.task) and price(made.task) < _apart(first, step, last, price):
+        apart = [s.task for s in (first, step, last)]
+        between = _target(first).nbytes + _source(last).nbytes
+        if find_slabs(made.task) and price.prefers(made.task, apart, between):
             joined[step] = made
             gone |= {first, last}
     return [joined.get(step, step) for step in steps if step not in gone]
@@ -85,12 +77,6 @@ def _joined(first: Step, step: Step, last: Step) -> Step:
     task = Task(step.task.outputs, buffers, step.task.constants, {}, given)
     ends = {x: first.storages[source], y: last.storages[target]}
     return Step(task, {**step.storages, **ends}, step.name, step.nodes)
-
-
-def _apart(first: Step, step: Step, last: Step, price: Price) -> float:
-    """What three steps are expected to cost, with what goes out and comes back between them."""
-    between = price.round_trip(_target(first).nbytes + _source(last).nbytes)
-    return between + sum(price(s.task) for s in (first, step, last))
 
 
 def _storages(step: AnyStep) -> set[Storage]:

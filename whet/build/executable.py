@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class LoneStep:
 
 class NativeExecutable:
     """A graph as native code; see `whet.runtime.executable.Executable`."""
+
+    engine: ClassVar[str] = "native"
 
     def __init__(
         self, graph: Graph, steps: tuple[NativeStep | LoneStep, ...], reasons: Mapping[Node, str]
@@ -114,7 +117,7 @@ def _report(
         kernels=len({c.symbol for c in calls}),
         calls=len(calls),
         arena_bytes=sum(s.image.arena_bytes for s in segments),
-        constant_bytes=sum(s.image.constants.size for s in segments),
+        constant_bytes=sum(s.image.constant_bytes for s in segments),
         reference=tuple(
             f"{graph.names.get(node, node.op.name)} ({node.op.name}): {reason}"
             for node, reason in reasons.items()

@@ -6,16 +6,20 @@ owner, where a damaged entry counts as absent.
 
 from __future__ import annotations
 
+import bisect
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from whet.build.constants import as_bytes, checksum, held_bytes
 from whet.core.alignment import aligned_zeros, round_up
 from whet.core.caching import FileCache
 from whet.core.types import Array
+from whet.runtime.arrays import address_of
 
+STATUS_BYTES = 8
 _MAPPED_OFFSET = 32
 """Bytes in front of the constants in their file, so that they are aligned when mapped: a cache
 entry starts with a digest of 32 bytes."""
@@ -25,8 +29,9 @@ entry starts with a digest of 32 bytes."""
 class Slot:
     """One entry of the table of addresses: where a kernel's parameter is.
 
-    `kind` is arena or constant, and `at` the offset in bytes; or kind is array, and `at` is
-    the number of one of the caller's arrays, inputs before outputs; or kind is status.
+    `kind` is arena or constant, and `at` the offset in bytes; or kind is shared, and `at` is the
+    number of a shared constant; or kind is array, and `at` is the number of one of the caller's
+    arrays, inputs before outputs; or kind is status, and `at` is the number of the status.
     """
 
     kind: str
@@ -53,7 +58,36 @@ class SegmentImage:
     calls: tuple[CallNote, ...]
     arena_bytes: int
     constants: Array
-    """All constants in the order in which kernels read them, as bytes."""
+    """The small constants in the order in which kernels read them, as bytes."""
+    shared: Mapping[str, Array] = field(default_factory=dict)
+    """The bytes of large constants by their keys, in the order of their numbers."""
+
+    @property
+    def constant_bytes(self) -> int:
+        return self.constants.size + sum(a.size for a in self.shared.values())
+
+    def addresses(self, arena: int, status: int) -> list[int]:
+        """The table of addresses; those of the caller's arrays are 0."""
+        constants = address_of(self.constants)
+        shared = [address_of(a) for a in self.shared.values()]
+        places: dict[str, Callable[[int], int]] = {
+            "arena": lambda at: arena + at,
+            "constant": lambda at: constants + at,
+            "shared": lambda at: shared[at],
+            "status": lambda at: status + STATUS_BYTES * at,
+            "array": lambda at: 0,
+        }
+        return [places[s.kind](s.at) for s in self.slots]
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The names of the calls that have a status, by its number."""
+        starts = [call.start for call in self.calls]
+        return tuple(
+            self.calls[bisect.bisect_right(starts, position) - 1].name
+            for position, slot in enumerate(self.slots)
+            if slot.kind == "status"
+        )
 
 
 def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
@@ -64,7 +98,7 @@ def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
         end += round_up(array.nbytes)
     joined = aligned_zeros(end)
     for array, start in zip(arrays, starts):
-        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        raw = as_bytes(array)
         joined[start : start + raw.size] = raw
     return joined, starts
 
@@ -77,7 +111,8 @@ def store_image(image: SegmentImage, cache: FileCache, key: str) -> SegmentImage
         "calls": [asdict(c) for c in image.calls],
         "arena_bytes": image.arena_bytes,
         "constant_bytes": image.constants.size,
-        "checksum": _checksum(image.constants),
+        "checksum": checksum(image.constants),
+        "shared": list(image.shared),
         "lengths": [len(o) for o in image.objects],
     }
     text = json.dumps(head).encode()
@@ -95,8 +130,14 @@ def load_image(cache: FileCache, key: str) -> SegmentImage | None:
     end = 8 + int.from_bytes(data[:8], "little")
     head = json.loads(data[8:end])
     constants = _map_constants(cache, key, head["constant_bytes"])
-    if constants is None or _checksum(constants) != head["checksum"]:
+    if constants is None or checksum(constants) != head["checksum"]:
         return None
+    shared: dict[str, Array] = {}
+    for name in head["shared"]:
+        held = held_bytes(name, cache)
+        if held is None:
+            return None
+        shared[name] = held
     objects = []
     for length in head["lengths"]:
         objects.append(data[end : end + length])
@@ -107,6 +148,7 @@ def load_image(cache: FileCache, key: str) -> SegmentImage | None:
         tuple(CallNote(**fields) for fields in head["calls"]),
         head["arena_bytes"],
         constants,
+        shared,
     )
 
 
@@ -117,14 +159,3 @@ def _map_constants(cache: FileCache, key: str, nbytes: int) -> Array | None:
     if mapped is None or mapped.size != _MAPPED_OFFSET + nbytes:
         return None
     return mapped[_MAPPED_OFFSET:]
-
-
-def _checksum(data: Array) -> int:
-    """Tells damage from intact data at the speed of memory.
-
-    Not a digest: only the owner of the cache can write there, and it guards against accidents.
-    """
-    words = data[: data.size // 8 * 8].view(np.uint64)
-    if not words.size:
-        return int(data.sum())
-    return int(np.add.reduce(words)) ^ int(np.bitwise_xor.reduce(words)) << 1

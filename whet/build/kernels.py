@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.build.plan import LoopStep, Step
+from whet.build.prices import Evidence, Prices, no_evidence
 from whet.codegen.llvm.compile import ObjectJob, llvm_version
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.workers import compile_objects
 from whet.core.caching import FileCache
+from whet.core.containers import usable_processors
 from whet.core.digest import digest_text
-from whet.core.errors import NoCodeError
 from whet.core.target import Target
 from whet.ir.program import Buffer
 from whet.ops.base import Numeric
-from whet.schedule.default import default_choice
 from whet.schedule.kernel import Kernel
-from whet.schedule.rates import rates_of
 from whet.tasks.task import Task
 
 Schedule = Callable[[Task, str], Kernel]
@@ -38,29 +35,6 @@ class NativeKernel:
     """Whether its table ends with the address of a status."""
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What the analytic model expects."""
-
-    target: Target
-    threads: int
-    numerics: Numeric
-
-    def __call__(self, task: Task) -> float:
-        """Nanoseconds of a task's kernel alone; infinity if there is no code for it."""
-        try:
-            return default_choice(task, self.target, self.threads, self.numerics).nanoseconds
-        except NoCodeError:
-            return math.inf
-
-    def round_trip(self, nbytes: int) -> float:
-        """Nanoseconds to write values that a core's own cache cannot hold, and to read them."""
-        if nbytes <= self.target.l2_bytes * self.threads:
-            return 0.0
-        rates = rates_of(self.target)
-        return 2 * nbytes / (rates.l3_bytes * rates.clock * self.threads)
-
-
 class KernelMaker:
     """Makes kernels of steps, equal ones once."""
 
@@ -72,9 +46,10 @@ class KernelMaker:
         numerics: Numeric = "real",
         *,
         checked: bool = False,
+        evidence: Evidence = no_evidence,
     ) -> None:
         self.target, self.schedule, self.checked = target, schedule, checked
-        self.prices = Prices(target, threads, numerics)
+        self.prices = Prices(target, threads, numerics, evidence)
         self.made: dict[str, NativeKernel] = {}
 
     def make(self, step: Step | LoopStep) -> NativeKernel:
@@ -114,7 +89,7 @@ def compile_all(irs: Sequence[str], target: Target, cache: FileCache) -> list[by
     keys = [digest_text(j.ir, j.triple, j.cpu, j.features, llvm_version()) for j in jobs]
     found = {key: cache.get("object", key) for key in dict.fromkeys(keys)}
     missing = {key: job for key, job in zip(keys, jobs) if found[key] is None}
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_processors()
     for key, made in zip(missing, compile_objects(list(missing.values()), cores)):
         cache.put("object", key, made)
         found[key] = made

@@ -22,6 +22,7 @@ from whet.ops.base import Numeric
 
 if TYPE_CHECKING:
     from whet.build.kernels import Schedule
+    from whet.build.prices import Evidence
 
 NO_CACHE = FileCache(CacheConfig(enabled=False))
 
@@ -35,17 +36,18 @@ def build(
     numerics: Numeric = "real",
     schedule: Schedule | None = None,
     schedule_key: str = "",
+    evidence: Evidence | None = None,
     checked: bool = False,
 ) -> NativeExecutable:
     """The graph as native code for this machine, from the cache if it has been built before.
 
     `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
     schedule of one's own instead of the default, what is built is kept only under a
-    `schedule_key` that tells it from others.  With `checked`,
-    an access outside a buffer ends the process with a message.
+    `schedule_key` that tells it from others; `evidence` says which of two partitions was measured
+    to be faster.  With `checked`, an access outside a buffer ends the process with a message.
     """
     cache = cache or FileCache(process_config().cache)
-    builder = _Builder(target, threads, cache, numerics, schedule, schedule_key, checked)
+    builder = _Builder(target, threads, cache, numerics, schedule, schedule_key, evidence, checked)
     return builder.build(graph)
 
 
@@ -60,12 +62,13 @@ class _Builder:
         numerics: Numeric,
         schedule: Schedule | None,
         schedule_key: str,
+        evidence: Evidence | None,
         checked: bool,
     ) -> None:
         self.checked = checked
         self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
         self.cache = cache if schedule is None or schedule_key else NO_CACHE
-        self.schedule, self.schedule_key = schedule, schedule_key
+        self.schedule, self.schedule_key, self.evidence = schedule, schedule_key, evidence
 
     def build(self, graph: Graph) -> NativeExecutable:
         options = (str(self.threads.count), self.numerics, str(self.checked), self.schedule_key)
@@ -96,12 +99,14 @@ class _Builder:
         from whet.build.assemble import assemble
         from whet.build.kernels import KernelMaker
         from whet.build.planning import plan_graph
+        from whet.build.prices import no_evidence
         from whet.schedule.default import default_schedule
 
         schedule = self.schedule or default_schedule(self.target, self.threads.count, self.numerics)
         maker = KernelMaker(
-            self.target, schedule, self.threads.count, self.numerics, checked=self.checked
-        )
+            self.target, schedule, self.threads.count, self.numerics, checked=self.checked,
+            evidence=self.evidence or no_evidence,
+        )  # fmt: skip
         pieces, plans, reasons = plan_graph(graph, maker)
         steps: list[NativeStep | LoneStep] = []
         for number, piece in enumerate(pieces):

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
+from whet.build.prices import Price
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
@@ -79,16 +80,27 @@ class Plan:
     graph: Graph
     steps: tuple[AnyStep, ...]
     placement: Placement
+    others: tuple[Step, ...] = ()
+    """Steps of another plan for the same graph, which was expected to take longer."""
 
 
-def make_plan(graph: Graph) -> Plan:
+def make_plan(graph: Graph, price: Price) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
     placement = place_values(graph, choose_layouts(graph))
+    others: list[Step] = []
+
+    def keep_rows(chain: Sequence[Group]) -> bool:
+        pair = _rows_kept(graph, placement, chain)
+        if pair is None:
+            return False
+        together, apart = pair
+        between = sum(v.tensor_type.nbytes for group in chain[:-1] for v in group.outputs(graph))
+        chosen = price.prefers(together.task, [s.task for s in apart], between)
+        others.extend(apart if chosen else [together])
+        return chosen
+
     groups = partition(
-        graph,
-        placement.views,
-        lambda a, b: _share_rows(graph, placement, a, b),
-        lambda a, b: _keep_rows(graph, placement, a, b),
+        graph, placement.views, lambda a, b: _share_rows(graph, placement, a, b), keep_rows
     )
     steps: list[AnyStep] = [
         _copy_step(placement.arriving[v], placement.places[v], "input")
@@ -101,7 +113,7 @@ def make_plan(graph: Graph) -> Plan:
         for n, place in placement.leaving.items()
         if place.storage.size
     ]
-    return Plan(graph, tuple(steps), placement)
+    return Plan(graph, tuple(steps), placement, tuple(others))
 
 
 def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
@@ -219,13 +231,22 @@ def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -
     return all(_contiguous_inside(placement, v, rank) for v in values if v.tensor_type.rank == full)
 
 
-def _keep_rows(graph: Graph, placement: Placement, first: Group, last: Group) -> bool:
-    """True when one kernel can take the rows of a product on to what reads them."""
-    merged = Group([*first.nodes, *last.nodes])
-    if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in last.nodes):
-        return False
-    steps = _group_steps(graph, merged, placement)
-    return len(steps) == 1 and isinstance(steps[0], Step) and bool(find_attention(steps[0].task))
+def _rows_kept(
+    graph: Graph, placement: Placement, chain: Sequence[Group]
+) -> tuple[Step, list[Step]] | None:
+    """One step that takes the rows of a product on to what reads them, and the steps that do so
+    one after the other; None where no kernel can."""
+    merged = Group([node for group in chain for node in group.nodes])
+    if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in chain[-1].nodes):
+        return None
+    together = _group_steps(graph, merged, placement)
+    if len(together) != 1 or not isinstance(together[0], Step):
+        return None
+    if find_attention(together[0].task) is None:
+        return None
+    steps = [s for group in chain for s in _group_steps(graph, group, placement)]
+    apart = [s for s in steps if isinstance(s, Step)]
+    return (together[0], apart) if len(apart) == len(steps) else None
 
 
 def _contiguous_inside(placement: Placement, v: Value, rank: int) -> bool:

@@ -38,7 +38,7 @@ def plan_pieces(
     for piece in pieces:
         if not isinstance(piece, NativePiece):
             continue
-        plan = make_plan(piece.graph)
+        plan = make_plan(piece.graph, maker.prices)
         steps: list[AnyStep] = []
         for step in join_edges(plan.steps, maker.prices):
             try:

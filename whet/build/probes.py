@@ -70,6 +70,13 @@ class Prober:
         call = self._caller(stream_ir("read", lanes), [array] * 3, (nbytes, 0), times)
         return Probe(call, float(nbytes * times))
 
+    def parts(self, array: Array, count: int) -> Probe:
+        """Reads so many parts of an array at once, each thread the same part in every call."""
+        nbytes = array.nbytes // count
+        ir = stream_ir("read", self.target.lanes(32))
+        call = self._caller(ir, [array] * 3, (nbytes, nbytes), count)
+        return Probe(call, float(nbytes * count))
+
     def stream(self, kind: str, arrays: Sequence[Array], calls: int = 1) -> Probe:
         """Goes through arrays a, b, c of the same size, in one of the ways of `STREAMS`.
 

@@ -12,6 +12,7 @@ from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
 from whet.core.errors import OperatorError, fail
+from whet.core.memory import require_memory
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
@@ -24,10 +25,12 @@ class NativeSegment:
     """Runs an image.  Calls from several threads get memory of their own."""
 
     def __init__(self, image: SegmentImage, graph: Graph, threads: Threads) -> None:
+        require_memory(image.arena_bytes, "values between the operators")
         self.image, self.threads = image, threads
         self.library = Library(list(image.objects), threads.symbols)
         self.entry = self.library.function(ENTRY, ctypes.c_void_p, ctypes.c_void_p)
         self.contexts: list[Context] = []
+        self.watched = image.watched
         self.pointer_count = len(graph.inputs) + len(graph.outputs)
         types = [v.tensor_type for v in graph.outputs]
         self._results = [Results(t.shape, t.dtype.numpy) for t in types]
@@ -56,12 +59,11 @@ class NativeSegment:
             number += 1
         self.threads.apply()
         self.entry(context.table_address, context.pointers_address)
-        status = context.status.value
-        context.status.value = 0
+        refused = self.watched and context.refused_by(self.watched)
         self.contexts.append(context)
-        if status:
-            fail("WH1302", "an index that the model computes or is given is outside its tensor",
-                 kind=OperatorError)  # fmt: skip
+        if refused:
+            fail("WH1302", f"{', '.join(refused)}: an index that the model computes or is given is "
+                 "outside its tensor", kind=OperatorError)  # fmt: skip
         return tuple(results)
 
 
@@ -72,15 +74,17 @@ class Context:
         image = segment.image
         # Zeroed once: borders that no other value's memory covers are never written again.
         self.memory = aligned_zeros(image.arena_bytes)
-        self.status = ctypes.c_int64()
-        base = {
-            "arena": address_of(self.memory),
-            "constant": address_of(image.constants),
-            "status": ctypes.addressof(self.status),
-        }
+        self.status = (ctypes.c_int64 * max(len(segment.watched), 1))()
         # Addresses of the caller's arrays are filled in by the entry point at each call.
-        entries = [base[s.kind] + s.at if s.kind in base else 0 for s in image.slots]
+        entries = image.addresses(address_of(self.memory), ctypes.addressof(self.status))
         self.table = (ctypes.c_uint64 * max(len(entries), 1))(*entries)
         self.pointers = (ctypes.c_uint64 * max(segment.pointer_count, 1))()
         self.table_address = ctypes.addressof(self.table)
         self.pointers_address = ctypes.addressof(self.pointers)
+
+    def refused_by(self, watched: Sequence[str]) -> list[str]:
+        """The kernels that met something impossible in this call; the next one begins anew."""
+        found = [name for name, status in zip(watched, self.status) if status]
+        if found:
+            ctypes.memset(self.status, 0, ctypes.sizeof(self.status))
+        return found

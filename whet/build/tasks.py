@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from whet.build.kernels import KernelMaker
 from whet.build.plan import Step
 from whet.build.planning import plan_graph
+from whet.build.prices import Evidence, no_evidence
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
@@ -14,10 +13,17 @@ from whet.ops.base import Numeric
 from whet.schedule.default import default_schedule
 
 
-def graph_steps(graph: Graph, target: Target, threads: int, numerics: Numeric) -> Iterator[Step]:
-    """The steps of a graph that have a task, in the order in which they run."""
+def graph_steps(
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    evidence: Evidence = no_evidence,
+) -> tuple[list[Step], list[Step]]:
+    """The steps of a graph that have a task, in the order in which they run, and those of other
+    plans, which were expected to take longer."""
     schedule = default_schedule(target, threads, numerics)
-    maker = KernelMaker(target, schedule, threads, numerics)
+    maker = KernelMaker(target, schedule, threads, numerics, evidence=evidence)
     _, plans, _ = plan_graph(expand_composites(graph), maker)
-    for plan in plans.values():
-        yield from (step for step in plan.steps if isinstance(step, Step))
+    steps = [s for plan in plans.values() for s in plan.steps if isinstance(s, Step)]
+    return steps, [s for plan in plans.values() for s in plan.others]

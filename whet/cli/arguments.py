@@ -34,10 +34,11 @@ BudgetOption = Annotated[
     str, typer.Option(metavar="TIME", help="Time to search for faster kernels: 30s, 10m, 1h.")
 ]
 NumericsOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="real|exact",
-        help="real: rewrites may change rounding; exact: they may not.",
+        help="real: rewrites may change rounding; exact: they may not. By default real, or what "
+        "an artifact was compiled with.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
 from whet.api.compare import Tolerance, compare
-from whet.api.compiler import thread_count
 from whet.api.samples import sample_values
 from whet.cli.arguments import (
     BudgetOption,
@@ -42,18 +42,20 @@ WARN_ABOVE = 1e-3
 def bench_command(
     model: ModelOrArtifact,
     against: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="NAMES", help="Runtimes to compare with, separated by commas, or none."
+            metavar="NAMES",
+            help="Runtimes to compare with, separated by commas, or none. By default onnxruntime, "
+            "and none for an artifact, which others cannot read.",
         ),
-    ] = "onnxruntime",
+    ] = None,
     threads: ThreadsOption = None,
     seconds: Annotated[
         float, typer.Option(metavar="S", min=0.01, help="Seconds of timing per runtime.")
     ] = 5.0,
     input: InputOption = None,
     budget: BudgetOption = "0",
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -65,19 +67,24 @@ def bench_command(
     medians of equal rounds; intervals are 95 % confidence intervals.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
-    names = [WHET, *parse_peers(against)]
-    check(len(names) == 1 or not is_artifact(model), "WH3007",
-          "other runtimes cannot read an artifact", hint="--against none, or give the ONNX model",
-          kind=UsageError)  # fmt: skip
+    stored = is_artifact(model)
+    names = [WHET, *parse_peers(against or ("none" if stored else "onnxruntime"))]
+    check(len(names) == 1 or not stored, "WH3007", "other runtimes cannot read an artifact",
+          hint="--against none, or give the ONNX model", kind=UsageError)  # fmt: skip
     count, time_budget = thread_count(threads), parse_budget(budget)
-    inputs = sample_tensors(model, parse_inputs(input), seed, numerics, reporter)
+    check(not (stored and time_budget), "WH3007", "an artifact is timed as it is",
+          hint=f"whet tune {model}", kind=UsageError)  # fmt: skip
+    given = parse_inputs(input)
+    # Compiled here as the worker does it, whose messages nobody sees.
+    compiled = open_model(model, given, reporter, threads=count, numerics=numerics)
+    values = sample_values(compiled.signature, given_values(given), seed)
+    inputs = tensor_inputs(compiled, values)
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, count)) for name in names}
         for name, worker in workers.items():
             with reporter.working(f"loading {name}"):
-                worker.load(
-                    str(Path(model).absolute()), inputs, budget=time_budget, numerics=numerics
-                )
+                path = str(Path(model).absolute())
+                worker.load(path, inputs, budget=time_budget, numerics=numerics or "real")
         outputs = {name: worker.run() for name, worker in workers.items()}
         with reporter.steps("timing", ROUNDS * len(names)) as step:
             timings = take_turns(workers, seconds, progress=step)
@@ -97,15 +104,6 @@ def parse_peers(text: str) -> list[str]:
     check(not unknown, "WH3007", f"no runtime is named {', '.join(unknown)}",
           hint=f"runtimes are {', '.join(known)}", kind=UsageError)  # fmt: skip
     return list(dict.fromkeys(names))
-
-
-def sample_tensors(
-    model: str, inputs: dict[str, Any], seed: int, numerics: str, reporter: Reporter
-) -> dict[str, Array]:
-    """An array for every input of the model, as given or random."""
-    compiled = open_model(model, inputs, reporter, numerics=numerics)
-    values = sample_values(compiled.signature, given_values(inputs), seed)
-    return tensor_inputs(compiled, values)
 
 
 def largest_error(outputs: list[Array], expected: list[Array]) -> float:
@@ -132,6 +130,7 @@ def report(
                 "median_ms": t.median * 1e3,
                 "median_ms_interval": [t.low * 1e3, t.high * 1e3],
                 "p90_ms": t.p90 * 1e3,
+                "p99_ms": t.p99 * 1e3,
                 "calls": t.calls,
                 "ratio_to_whet": r and r.value,
                 "ratio_interval": r and [r.low, r.high],
@@ -149,14 +148,15 @@ def report(
                     f"{t.median * 1e3:.3f}",
                     f"{t.low * 1e3:.3f} to {t.high * 1e3:.3f}",
                     f"{t.p90 * 1e3:.3f}",
+                    f"{t.p99 * 1e3:.3f}",
                     f"{r.value:.2f}x" if r else "",
                     f"{r.low:.2f} to {r.high:.2f}" if r else "",
                     f"{errors[name]:.1e}" if r else "",
                     str(t.calls),
                 ]
             )
-        columns = ("runtime", "median ms", "interval", "p90 ms", "time / whet", "interval",
-                   "error", "calls")  # fmt: skip
+        columns = ("runtime", "median ms", "interval", "p90 ms", "p99 ms", "time / whet",
+                   "interval", "error", "calls")  # fmt: skip
         reporter.table(columns, table)
         reporter.text(f"{model}, {threads} threads")
 

@@ -13,7 +13,7 @@ from whet.api.samples import sample_values
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
-    ModelArgument,
+    ModelOrArtifact,
     NumericsOption,
     QuietOption,
     SeedOption,
@@ -22,16 +22,18 @@ from whet.cli.arguments import (
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
+from whet.cli.models import open_model
 from whet.cli.peers.process import Worker
 from whet.cli.run import flat_arrays
 from whet.core.errors import MismatchError, UsageError, check, fail
 from whet.core.types import Array
+from whet.runtime.artifact import is_artifact
 
 REFERENCE, ONNXRUNTIME = "reference", "onnxruntime"
 
 
 def check_command(
-    model: ModelArgument,
+    model: ModelOrArtifact,
     against: Annotated[
         str,
         typer.Option(
@@ -48,33 +50,29 @@ def check_command(
     atol: Annotated[float | None, typer.Option(help="Absolute error allowed.")] = None,
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compare a compiled model with a reference on given or random inputs.
 
-    Exit code 6 if a result differs by more than the tolerance.
+    Of an artifact the reference is the graph that is stored in it.  Exit code 6 if a result
+    differs by more than the tolerance.
     """
     check(against in (REFERENCE, ONNXRUNTIME), "WH3007", f"cannot check against '{against}'",
           hint=f"{REFERENCE} or {ONNXRUNTIME}", kind=UsageError)  # fmt: skip
+    check(against == REFERENCE or not is_artifact(model), "WH3007",
+          "other runtimes cannot read an artifact",
+          hint=f"--against {REFERENCE}, or give the ONNX model", kind=UsageError)  # fmt: skip
     reporter = Reporter(quiet=quiet, as_json=json)
     inputs, tolerance = parse_inputs(input), Tolerance(max_error, rtol, atol)
-    with reporter.working(f"compiling {model}"):
-        compiled = whet.compile(model, inputs, threads, numerics=numerics, note=reporter.note)
+    compiled = open_model(model, inputs, reporter, threads=threads, numerics=numerics)
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         results = compiled.results(*values)
     with reporter.working(f"running {against}"):
-        if against == REFERENCE:
-            # Imported here because it brings onnx, which `whet --help` should not wait for.
-            from whet.api.reference import reference_results
-
-            names = [p.name for p in compiled.signature.arguments]
-            wanted = reference_results(model, names, values)
-        else:
-            wanted = tuple(onnxruntime_results(model, compiled, values))
+        wanted = expected_results(model, compiled, values, against)
     got = flat_arrays(results)
     expected = flat_arrays(dict(zip(results, wanted, strict=True)))
     differences = [compare(name, got[name], expected[name], tolerance) for name in got]
@@ -89,6 +87,20 @@ def check_command(
             *problems,
             kind=MismatchError,
         )
+
+
+def expected_results(
+    model: str, compiled: whet.CompiledModel, values: tuple[Any, ...], against: str
+) -> tuple[Any, ...]:
+    """What the results should be, one value per output."""
+    if against != REFERENCE:
+        return tuple(onnxruntime_results(model, compiled, values))
+    # Imported here because it brings onnx, which `whet --help` should not wait for.
+    from whet.api.reference import reference_results, stored_reference_results
+
+    if is_artifact(model):
+        return stored_reference_results(compiled, values)
+    return reference_results(model, [p.name for p in compiled.signature.arguments], values)
 
 
 def report(

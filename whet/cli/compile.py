@@ -31,7 +31,7 @@ def compile_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     budget: BudgetOption = "0",
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -48,7 +48,7 @@ def compile_command(
             parse_inputs(input),
             threads,
             budget,
-            numerics=numerics,
+            numerics=numerics or "real",
             note=reporter.note,
             watch=watch,
         )

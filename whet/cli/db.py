@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.api.compiler import thread_count
+from whet.api.arguments import thread_count
 from whet.api.engine import Native, default_engine
 from whet.cli.arguments import (
     InputOption,
@@ -22,9 +22,9 @@ from whet.cli.arguments import (
 )
 from whet.cli.console import Reporter
 from whet.cli.models import open_model
-from whet.core.config import process_config
 from whet.core.errors import UsageError, check, fail
 from whet.db.exchange import ImportReport, export_lines, import_lines
+from whet.db.place import records_path
 from whet.db.store import Database
 from whet.ops.base import Numeric
 from whet.runtime.artifact import is_artifact, read_artifact
@@ -34,7 +34,8 @@ from whet.tasks.task import Task
 if TYPE_CHECKING:
     from whet.tune.schedule import Schedules
 
-db_app = typer.Typer(help="Show, carry and check what tuning has found out.", no_args_is_help=True)
+db_app = typer.Typer(help="Show, carry and check what tuning has found out.", no_args_is_help=True,
+                     add_completion=False)  # fmt: skip
 
 DatabaseOption = Annotated[
     Path | None,
@@ -42,9 +43,9 @@ DatabaseOption = Annotated[
 ]
 
 
-def open_database(path: Path | None, *, to_write: bool = False) -> Database:
-    """The database of an option; unless it is to be written, it must be there."""
-    return Database(path or process_config().db.path, read_only=not to_write)
+def open_database(path: Path | None) -> Database:
+    """The database of an option, which must be there."""
+    return Database(records_path(path), read_only=True)
 
 
 @db_app.command("stats")
@@ -99,7 +100,7 @@ def import_command(
 ) -> None:
     """Add measurements from lines of JSON; lines of other tuners are counted and refused."""
     reporter = Reporter(as_json=json)
-    with open_database(db, to_write=True) as database:
+    with Database(records_path(db), to_write=True) as database:
         report = _import(database, file)
     if report.refused and not report.added + report.known:
         fail("WH4104", f"no line of '{file}' is a record of whet", *report.lines()[1:])
@@ -135,7 +136,7 @@ def explain_command(
     model: ModelOrArtifact,
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     db: DatabaseOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -152,12 +153,13 @@ def explain_command(
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
     count = thread_count(threads)
     stored = read_artifact(model).schedules if is_artifact(model) else ()
-    with open_database(db, to_write=True) as database:
+    with Database(records_path(db)) as database:
         schedules = Schedules(engine.target, count, kind, database, stored)
         found: list[dict[str, Any]] = [
             {"task": w.name, "count": w.count, "key": w.task.key}
             | _explain(w.task, schedules, database)
-            for w in weighted_tasks([compiled.graph], engine.target, count, kind)
+            for w in weighted_tasks([compiled.graph], engine.target, count, kind, schedules.faster)
+            if not w.alternative
         ]
     times = [t["count"] * t["microseconds"] for t in found]
     for t, microseconds in zip(found, times):

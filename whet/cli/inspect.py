@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from whet.api.arguments import thread_count
 from whet.api.compiled import CompiledModel
-from whet.api.compiler import thread_count
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -45,7 +45,7 @@ def inspect_command(
     ] = None,
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:

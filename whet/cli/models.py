@@ -8,7 +8,10 @@ from typing import Any
 import whet
 from whet.api.compiled import CompiledModel
 from whet.cli.console import Reporter
+from whet.core.errors import UsageError, check
 from whet.runtime.artifact import is_artifact
+
+COMPILE_AGAIN = "an artifact is made for one set of shapes and options: compile the model again"
 
 
 def open_model(
@@ -17,10 +20,37 @@ def open_model(
     reporter: Reporter,
     *,
     threads: int | None = None,
-    numerics: str = "real",
+    numerics: str | None = None,
 ) -> CompiledModel:
-    """The model compiled, or the artifact loaded, with messages to the reporter."""
+    """The model compiled, or the artifact loaded, with messages to the reporter.
+
+    An artifact has its shapes and options already: others are refused, and not ignored.
+    """
     with reporter.working(f"compiling {model}"):
-        if is_artifact(model):
-            return whet.load(model, threads, note=reporter.note)
-        return whet.compile(model, inputs, threads, numerics=numerics, note=reporter.note)
+        if not is_artifact(model):
+            numerics = numerics or "real"
+            return whet.compile(model, inputs, threads, numerics=numerics, note=reporter.note)
+        loaded = whet.load(model, threads, note=reporter.note)
+    for name, value in inputs.items():
+        _check_input(loaded, name, value)
+    check(numerics in (None, loaded.numerics), "WH3007",
+          f"'{model}' was compiled with --numerics {loaded.numerics}", hint=COMPILE_AGAIN,
+          kind=UsageError)  # fmt: skip
+    return loaded
+
+
+def _check_input(loaded: CompiledModel, name: str, value: Any) -> None:
+    """What was given for an input, a shape, an array or a number, must be what it takes."""
+    ports = {port.name: port.structure for port in loaded.signature.arguments}
+    takes = ", ".join(map(str, loaded.inputs)) or "no inputs"
+    check(name in ports, "WH3007", f"the artifact has no input '{name}'", hint=f"it takes {takes}",
+          kind=UsageError)  # fmt: skip
+    structure = ports[name]
+    if not isinstance(structure, int):
+        return  # a sequence, which only a call can check
+    spec = loaded.inputs[structure]
+    shape = value if isinstance(value, tuple) else getattr(value, "shape", ())
+    check(tuple(shape) == spec.shape, "WH3007",
+          f"input '{name}' of the artifact is {spec.type_text}, not of shape "
+          f"{'x'.join(map(str, shape)) or 'scalar'}", hint=COMPILE_AGAIN,
+          kind=UsageError)  # fmt: skip

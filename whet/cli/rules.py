@@ -15,7 +15,7 @@ from whet.superopt.rules.drawing import draw, explain
 from whet.superopt.rules.files import family
 
 rules_app = typer.Typer(name="rules", help="The rewrite rules and their proofs.",
-                        no_args_is_help=True)  # fmt: skip
+                        no_args_is_help=True, add_completion=False)  # fmt: skip
 
 
 @rules_app.command("list")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +25,7 @@ from whet.cli.rules_common import (
     outside_modules,
     show_report,
 )
+from whet.core.containers import usable_processors
 from whet.superopt.rules.files import family, write_folder
 
 OUTCOMES = ("proved", "refuted", "unproved", "alarm")
@@ -92,7 +92,7 @@ def generate_command(
                 seed=seed,
                 exact=exact,
                 executor=runner,
-                threads=workers or len(os.sched_getaffinity(0)),
+                threads=workers or usable_processors(),
                 folder=resume,
                 report=begin,
             )
@@ -163,7 +163,7 @@ def stats_command(
                 size,
                 seed=seed,
                 executor=executor_for(executor, workers, modules),
-                threads=workers or len(os.sched_getaffinity(0)),
+                threads=workers or usable_processors(),
                 report=begin,
             )
         rows = [dataclasses.asdict(row) for row in found.funnel]

@@ -59,7 +59,8 @@ def run_command(
     document = {"engine": compiled.engine, "seconds": seconds, "outputs": rows}
 
     def show() -> None:
-        columns = ("output", "type", "min", "max", "mean")
+        columns = ["output", "type", "min", "max", "mean"]
+        columns += [c for c in ("nan", "inf") if any(row[c] for row in rows)]
         reporter.table(columns, [[_show(row[c]) for c in columns] for row in rows])
         reporter.text(f"{seconds * 1e3:.3f} ms ({compiled.engine})")
 
@@ -83,11 +84,14 @@ def flat_arrays(results: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def describe_array(name: str, array: Array) -> dict[str, Any]:
-    """Name, type and the range of the values."""
+    """Name, type and the range of the values; what is no finite number is counted apart."""
     row: dict[str, Any] = {"output": name, "type": str(type_of(array))}
     wide = array.astype(np.float64)
+    numbers = wide[np.isfinite(wide)]
     for key, function in (("min", np.min), ("max", np.max), ("mean", np.mean)):
-        row[key] = finite(float(function(wide))) if wide.size else None
+        row[key] = finite(float(function(numbers))) if numbers.size else None
+    row["nan"] = int(np.isnan(wide).sum())
+    row["inf"] = int(np.isinf(wide).sum())
     return row
 
 

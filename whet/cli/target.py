@@ -34,8 +34,10 @@ def target_command(
     if measure:
         check(name == "cpu", "WH1002", f"'{name}' is not this machine and cannot be measured",
               kind=UsageError)  # fmt: skip
-        check(cache.config.enabled, "WH1002", "there is no cache to keep measurements in",
-              hint="set WHET_CACHE_ENABLED=1", kind=UsageError)  # fmt: skip
+        check(cache.keeps, "WH1002", "there is no cache to keep measurements in",
+              *([cache.problem] if cache.problem else []),
+              hint="set WHET_CACHE_ENABLED=1, and WHET_CACHE_DIR to a folder of your own",
+              kind=UsageError)  # fmt: skip
         from whet.build.calibrate import calibrated_target  # loads LLVM: only when needed
 
         remember(replace(target, calibration={}), cache)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
+from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
-from whet.api.compiler import thread_count
 from whet.api.engine import Native, default_engine
 from whet.api.tuning import tune_graphs
 from whet.cli.arguments import (
@@ -29,6 +29,8 @@ from whet.cli.console import Reporter, finite
 from whet.cli.interrupts import heard
 from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
+from whet.db.place import records_path
+from whet.db.store import Database
 from whet.tune.objectives import OBJECTIVES, make_objective
 from whet.tune.policies import POLICIES
 from whet.tune.report import Report, Status, Watch, shares
@@ -73,7 +75,7 @@ def tune_command(
     ] = "default",
     input: InputOption = None,
     threads: ThreadsOption = None,
-    numerics: NumericsOption = "real",
+    numerics: NumericsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -90,6 +92,7 @@ def tune_command(
     )  # fmt: skip
     check(policy in POLICIES, "WH1002", f"there is no policy '{policy}'",
           hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
+    kept = kept_trials()  # fails now, and not after an hour, if nothing can be kept
     inputs = parse_inputs(input)
     opened = [open_model(m, inputs, reporter, threads=threads, numerics=numerics) for m in models]
     exact = any(m.numerics == "exact" for m in opened)  # artifacts have their own
@@ -97,6 +100,7 @@ def tune_command(
     check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
     assert isinstance(engine, Native)
     latest: list[Report] = []
+    interrupted = True
 
     with live_search(reporter, "looking for candidates") as show:
 
@@ -111,11 +115,15 @@ def tune_command(
                 Budget(seconds, trials), numerics="exact" if exact else "real", objective=aim,
                 watch=watch, policy=POLICIES[policy],
             )  # fmt: skip
+            interrupted = False
     heard()
+    if interrupted:
+        reporter.note(f"interrupted, {kept_trials() - kept} trials kept")
     document = {
         "tasks": [_document(r, share) for r, share in zip(latest, shares(latest))],
         "trials": sum(r.trials for r in latest),
         "seconds_of_tasks": sum(r.total for r in latest),
+        "interrupted": interrupted,
     }
     rows = [_row(r, share) for r, share in zip(latest, shares(latest))]
     reporter.result(document, lambda: reporter.table(COLUMNS, rows))
@@ -123,6 +131,12 @@ def tune_command(
 
 COLUMNS = ("task", "weight", "trials", "default us", "best us", "gain", "GFLOP/s", "roofline",
            "share", "failed")  # fmt: skip
+BY_IMPORTANCE = ("best us", "gain", "share", "trials", "default us", "roofline", "GFLOP/s",
+                 "weight", "failed")  # fmt: skip
+NAME_WIDTH = 12
+"""What a narrow terminal leaves of the name."""
+SECONDS_BETWEEN_LINES = 10.0
+"""How often a search tells how it is going where there is no terminal."""
 
 
 def _row(r: Report, share: float) -> tuple[str, ...]:
@@ -152,27 +166,76 @@ def _document(r: Report, share: float) -> dict[str, object]:
     }
 
 
+def kept_trials() -> int:
+    """Measurements in the database, which must be one that can be written."""
+    with Database(records_path(), to_write=True) as database:
+        return sum(database.stats().measurements.values())
+
+
+# -------------------------------------------------------------------------------------- progress
 @contextlib.contextmanager
 def live_search(reporter: Reporter, before: str) -> Iterator[Watch]:
-    """Shows how a search is going; until its first round has ended, the text."""
+    """Shows how a search is going: a live table on a terminal, now and then a line elsewhere.
+
+    Until the first round of the search has ended, a terminal shows the text.
+    """
+    if not reporter.err.is_terminal:
+        yield lines_of_progress(reporter.note)
+        return
     waiting = Spinner("dots", escape(before))
     with Live(waiting, console=reporter.err, refresh_per_second=4, transient=True) as live:
-        yield lambda reports, status: live.update(live_table(reports, status))
+        yield lambda reports, status: live.update(live_table(reports, status, reporter.err.width))
 
 
-def live_table(reports: Sequence[Report], status: Status) -> Table:
-    """The tasks that take the most time."""
+def lines_of_progress(note: Callable[[str], None]) -> Watch:
+    """Tells how a search is going after its first round, and then from time to time."""
+    next_time = 0.0
+
+    def watch(reports: Sequence[Report], status: Status) -> None:
+        nonlocal next_time
+        if status.elapsed >= next_time:
+            next_time = status.elapsed + SECONDS_BETWEEN_LINES
+            known = [r for r in reports if r.known and math.isfinite(r.default_seconds)]
+            before = sum(r.count * r.default_seconds for r in known)
+            now = sum(r.total for r in known)
+            note(f"{headline(reports, status)}; tuned tasks take {now * 1e3:.3f} ms, "
+                 f"by default {before * 1e3:.3f} ms")  # fmt: skip
+
+    return watch
+
+
+def headline(reports: Sequence[Report], status: Status) -> str:
     eta = f"{status.eta:.0f} s left" if math.isfinite(status.eta) else "no limit of time"
     rate = status.trials / status.elapsed if status.elapsed else 0.0
     untried = sum(not r.known for r in reports)
     waiting = f", {untried} tasks untried" if untried else ""
-    title = f"{status.trials} trials, {rate:.1f} per second, {eta}{waiting}"
-    table = Table(title=title, box=None, padding=(0, 1, 0, 0))
-    # Where the terminal is narrow, names are cut off, and no numbers.
-    table.add_column(COLUMNS[0], overflow="ellipsis")
-    for name in COLUMNS[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
+    return f"{status.trials} trials, {rate:.1f} per second, {eta}{waiting}"
+
+
+def live_table(reports: Sequence[Report], status: Status, width: int) -> Table:
+    """The tasks that take the most time, in as many columns as the terminal has room for."""
     known = [(r, s) for r, s in zip(reports, shares(reports)) if r.known]
-    for r, share in sorted(known, key=lambda pair: -pair[1])[:SHOWN]:
-        table.add_row(*_row(r, share))
+    rows = [_row(r, s) for r, s in sorted(known, key=lambda pair: -pair[1])[:SHOWN]]
+    table = Table(title=headline(reports, status), box=None, padding=(0, 1, 0, 0))
+    shown, room = fitting_columns(rows, width - NAME_WIDTH)
+    # Where the terminal is narrow, names are cut off, and no numbers.
+    table.add_column(COLUMNS[0], overflow="ellipsis", no_wrap=True, max_width=room + NAME_WIDTH - 1)
+    for n in shown:
+        table.add_column(COLUMNS[n], justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row[0], *(row[n] for n in shown))
     return table
+
+
+def fitting_columns(rows: Sequence[Sequence[str]], room: int) -> tuple[list[int], int]:
+    """The numbers of the columns to show beside the name, the most telling ones that fit, and
+    the room that they leave."""
+    chosen: list[int] = []
+    for name in BY_IMPORTANCE:
+        n = COLUMNS.index(name)
+        needed = max(len(text) for text in (name, *(row[n] for row in rows))) + 1
+        if needed > room:
+            break
+        room -= needed
+        chosen.append(n)
+    return sorted(chosen), room

@@ -21,19 +21,34 @@ from whet.core.errors import UsageError, fail
 PREFIX = "WHET_"
 
 
-def _default_cache_dir() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "whet"
+def _user_folder(variable: str, *below_home: str) -> Path | None:
+    """The folder that a variable of the XDG specification names, or else one in the user's home;
+    None for a user without a home, such as a number in a container."""
+    given = Path(os.environ.get(variable, ""))
+    if given.is_absolute():
+        return given
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home.joinpath(*below_home) if home.is_absolute() else None
 
 
-def _default_records_path() -> Path:
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "whet" / "records.db"
+def _default_cache_dir() -> Path | None:
+    base = _user_folder("XDG_CACHE_HOME", ".cache")
+    return base and base / "whet"
 
 
-def _knob(default: Any, help: str, **limits: Any) -> Any:
-    """A field with a help text and, for numbers, a `low` limit; `default` may be a function."""
-    metadata = {"help": help, **limits}
+def _default_records_path() -> Path | None:
+    base = _user_folder("XDG_DATA_HOME", ".local", "share")
+    return base and base / "whet" / "records.db"
+
+
+def _knob(default: Any, help: str, *, shown: str = "", **limits: Any) -> Any:
+    """A field with a help text and, for numbers, a `low` limit; `default` may be a function,
+    and `shown` then says what it gives."""
+    plain = int(default) if isinstance(default, bool) else default
+    metadata = {"help": help, "shown": shown or str(plain), **limits}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -44,27 +59,52 @@ class CacheConfig:
     """Files that are kept between runs."""
 
     enabled: bool = _knob(True, "keep measured facts and compiled code between runs")
-    dir: Path = _knob(_default_cache_dir, "folder of the cache; only its owner may read it")
+    dir: Path | None = _knob(
+        _default_cache_dir,
+        "folder of the cache, which only its owner may read; in a folder that is there already "
+        "and holds something else, the cache is the subfolder `whet-` with the user's number",
+        shown="`$XDG_CACHE_HOME/whet`, else `~/.cache/whet`",
+    )
+    megabytes: int = _knob(
+        5000,
+        "the most that the cache may hold; what was not used for longest goes first; "
+        "0 means no limit",
+        low=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsConfig:
     """What tuning has found out."""
 
-    path: Path = _knob(_default_records_path, "database of measured kernels")
+    path: Path | None = _knob(
+        _default_records_path,
+        "database of measured kernels",
+        shown="`$XDG_DATA_HOME/whet/records.db`, else `~/.local/share/whet/records.db`",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """All settings."""
 
-    threads: int = _knob(0, "threads of a compiled model; 0 means one per core", low=0)
+    threads: int = _knob(
+        0,
+        "threads of a compiled model; 0 means one per processor that the process may use, by its "
+        "affinity and a container's quota",
+        low=0,
+    )
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )
     calibrate: bool = _knob(
         True,
         "measure this machine at the first use, to choose kernels by; else assume a typical one",
+    )
+    strict: bool = _knob(
+        False,
+        "an unforeseen error while a model is compiled is raised as it is, instead of running the "
+        "model in the interpreter",
     )
     cache: CacheConfig = field(default_factory=CacheConfig)
     db: RecordsConfig = field(default_factory=RecordsConfig)
@@ -76,6 +116,7 @@ class Knob:
 
     variable: str
     type: str
+    default: str
     help: str
 
 
@@ -85,7 +126,8 @@ def knobs(cls: type = Config, prefix: str = PREFIX) -> Iterator[Knob]:
         if dataclasses.is_dataclass(declared):
             yield from knobs(typing.cast(type, declared), f"{prefix}{name.upper()}_")
         else:
-            yield Knob(f"{prefix}{name.upper()}", declared.__name__, metadata["help"])
+            kind = _given_type(declared).__name__
+            yield Knob(f"{prefix}{name.upper()}", kind, metadata["shown"], metadata["help"])
 
 
 def read_config(environ: Mapping[str, str]) -> Config:
@@ -116,6 +158,12 @@ def _fields(cls: type) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
         yield f.name, hints[f.name], f.metadata
 
 
+def _given_type(declared: Any) -> type:
+    """The type that a value from outside has: None is for what nothing names."""
+    kinds = [t for t in typing.get_args(declared) or (declared,) if t is not type(None)]
+    return typing.cast(type, kinds[0])
+
+
 def _read(cls: type, prefix: str, given: Mapping[str, str]) -> Any:
     values: dict[str, Any] = {}
     for name, declared, metadata in _fields(cls):
@@ -123,7 +171,7 @@ def _read(cls: type, prefix: str, given: Mapping[str, str]) -> Any:
         if dataclasses.is_dataclass(declared):
             values[name] = _read(typing.cast(type, declared), f"{variable}_", given)
         elif variable in given:
-            values[name] = _parse(variable, given[variable], declared, metadata)
+            values[name] = _parse(variable, given[variable], _given_type(declared), metadata)
     return cls(**values)
 
 
@@ -137,7 +185,10 @@ def _parse(variable: str, text: str, declared: type, metadata: Mapping[str, Any]
             _refuse(variable, text, "is not one of 1, true, yes, 0, false, no")
         return _BOOLEANS[text.lower()]
     if declared is Path:
-        path = Path(text).expanduser()
+        try:
+            path = Path(text).expanduser()
+        except RuntimeError:
+            _refuse(variable, text, "names the home of a user who has none")
         if not path.is_absolute():
             _refuse(variable, text, "is not an absolute path")
         return path

@@ -43,6 +43,20 @@ CONSTANTS: Mapping[str, MachineConstant] = {
     "copy_bytes_per_ns": MachineConstant(
         16.5, 0.5, 200.0, "what a core reads and writes when it copies memory"
     ),
+    "l3_shared_bytes_per_ns": MachineConstant(
+        200.0, 1.0, 10_000.0, "what all cores together read from L3"
+    ),
+    "l2_felt": MachineConstant(0.1, 0.0, 1.0, "part of a wait for L2 that a busy core feels"),
+    "far_felt": MachineConstant(
+        0.5, 0.0, 2.0, "part of a wait for what lies beyond L2 that a busy core feels"
+    ),
+    "hinted_felt": MachineConstant(
+        0.2, 0.0, 2.0, "the same where the kernel asks for the data ahead of time"
+    ),
+    "hint_ns": MachineConstant(0.15, 0.0, 5.0, "what it costs to ask for a line ahead of time"),
+    "apart_ns": MachineConstant(
+        8.0, 0.0, 500.0, "to read a few lines, far from those before, that no near cache holds"
+    ),
     "fork_join_ns": MachineConstant(
         1000.0, 100.0, 15_000.0, "to hand work to all cores and to get it back"
     ),

@@ -17,6 +17,8 @@ CODES: dict[str, str] = {
     "WH1004": "A worker process ended before its work was done.",
     "WH1005": "There is not enough memory.",
     "WH1006": "Ray could not be started or reached.",
+    "WH1007": "Something in whet failed in a way that nobody foresaw; a report says where.",
+    "WH1008": "A package that this needs is not installed or cannot be loaded.",
     # WH11: operators and their types
     "WH1101": "An operator was given the wrong number of inputs.",
     "WH1102": "The shapes of an operator's inputs do not fit together.",
@@ -88,6 +90,10 @@ class WhetError(Exception):
         return "\n".join(lines)
 
 
+class WhetWarning(UserWarning):
+    """Something that a user should see, in Python: a model that runs slower than it should."""
+
+
 class UsageError(WhetError):
     """The caller asked for something that makes no sense."""
 
@@ -126,6 +132,16 @@ class MismatchError(WhetError):
     """Two results that should agree do not."""
 
     exit_code = 6
+
+
+class RecordsError(WhetError):
+    """The tuning database, which nothing but tuning needs, cannot be used."""
+
+
+class InternalError(WhetError):
+    """Something in whet failed in a way that nobody foresaw: please report it."""
+
+    exit_code = 70
 
 
 class OperatorError(WhetError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Protocol, TypeVar
 
+from whet.core.containers import usable_processors
 from whet.core.errors import fail
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class LocalProcesses:
         _require_module_level(function)
         if not items:
             return []
-        count = min(self.workers or len(os.sched_getaffinity(0)), len(items))
+        count = min(self.workers or usable_processors(), len(items))
         context = multiprocessing.get_context("spawn")
         workers = ProcessPoolExecutor(count, context, _leave_interrupts)
         with workers as pool, _ended_by_interrupt():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from whet.core.containers import read_text, within_quota
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Host:
 
 def read_host(root: Path = Path("/")) -> Host:
     """The machine whose /proc and /sys lie under `root`."""
-    info = _first_processor(_text(root / "proc/cpuinfo"))
+    info = _first_processor(read_text(root / "proc/cpuinfo"))
     caches, line = _caches(root / "sys/devices/system/cpu/cpu0/cache")
     return Host(
         architecture=platform.machine(),
@@ -35,14 +36,6 @@ def read_host(root: Path = Path("/")) -> Host:
         caches=caches,
         line_bytes=line,
     )
-
-
-def _text(path: Path) -> str:
-    """The file's contents; empty if it cannot be read (containers hide some of them)."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _first_processor(cpuinfo: str) -> dict[str, str]:
@@ -56,11 +49,11 @@ def _caches(folder: Path) -> tuple[dict[int, int], int]:
     sizes: dict[int, int] = {}
     line = 64
     for index in sorted(folder.glob("index*")):
-        size = _bytes(_text(index / "size"))
-        level = _text(index / "level")
-        if _text(index / "type") in ("Data", "Unified") and size and level.isdigit():
+        size = _bytes(read_text(index / "size"))
+        level = read_text(index / "level")
+        if read_text(index / "type") in ("Data", "Unified") and size and level.isdigit():
             sizes[int(level)] = size
-            line = int(_text(index / "coherency_line_size") or line)
+            line = int(read_text(index / "coherency_line_size") or line)
     return sizes, line
 
 
@@ -81,8 +74,5 @@ def _usable_cores(root: Path, processors: Iterable[int]) -> int:
     cores = set()
     for n in processors:
         siblings = root / f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list"
-        cores.add(_text(siblings) or str(n))
-    quota, _, period = _text(root / "sys/fs/cgroup/cpu.max").partition(" ")
-    if quota.isdigit() and period.isdigit():
-        return max(1, min(len(cores), math.ceil(int(quota) / int(period))))
-    return max(1, len(cores))
+        cores.add(read_text(siblings) or str(n))
+    return within_quota(len(cores), root)

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from whet.core.errors import check, fail
+from whet.core.errors import RecordsError, check, fail
 from whet.db.schema import MIGRATIONS, VERSION_TABLE
 
 BUSY_SECONDS = 60.0
 """How long to wait for another process that is writing."""
 
-_UNREADABLE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
+ELSEWHERE = "set WHET_DB_PATH to a file that you may write"
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -24,9 +24,9 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
     A file of an older version is brought up to date, unless it is opened only for reading.
     """
-    check(not path.is_dir(), "WH4101", f"the tuning database '{path}' is a folder",
-          hint="WHET_DB_PATH names a file")  # fmt: skip
     with explained(path):
+        check(not path.is_dir(), "WH4101", f"the tuning database '{path}' is a folder",
+              hint="WHET_DB_PATH names a file", kind=RecordsError)  # fmt: skip
         if read_only:
             return _connect_to_read(path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,9 +45,17 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 def may_write(path: Path) -> bool:
     """Whether this process may change the file, or make it (with what lies beside it)."""
     folder = path.parent
-    while not folder.exists() and folder != folder.parent:
+    while not _is_there(folder) and folder != folder.parent:
         folder = folder.parent
-    return os.access(folder, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+    return os.access(folder, os.W_OK) and (not _is_there(path) or os.access(path, os.W_OK))
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is something, as far as this process may look."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -76,31 +84,32 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         _explain(path, error)
     except OSError as error:
-        fail("WH4102", f"the tuning database '{path}' cannot be made: {error.strerror or error}")
+        fail("WH4102", f"the tuning database '{path}' cannot be opened: {error.strerror or error}",
+             hint=ELSEWHERE, kind=RecordsError)  # fmt: skip
 
 
 def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
     # The low byte is the kind of error, the rest says more about it.
     primary = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if primary in _UNREADABLE:
-        fail("WH4101", f"the tuning database '{path}' cannot be read: {error}",
-             hint="move the file away and import an export, if there is one")  # fmt: skip
     hints = {
         sqlite3.SQLITE_FULL: "free some space on the disk; what was committed is kept",
         sqlite3.SQLITE_IOERR: "free some space on the disk; what was committed is kept",
-        sqlite3.SQLITE_READONLY: "set WHET_DB_PATH to a file that you may write",
+        sqlite3.SQLITE_READONLY: ELSEWHERE,
         sqlite3.SQLITE_BUSY: "another process is writing; try again when it has ended",
     }
-    if primary not in hints:
-        raise error
-    fail("WH4102", f"the tuning database '{path}' cannot be written: {error}",
-         hint=hints[primary])  # fmt: skip
+    if primary in hints:
+        fail("WH4102", f"the tuning database '{path}' cannot be written: {error}",
+             hint=hints[primary], kind=RecordsError)  # fmt: skip
+    # No database, a damaged one, or one whose tables are not those of its version.
+    fail("WH4101", f"the tuning database '{path}' cannot be read: {error}",
+         hint="move the file away and import an export, if there is one",
+         kind=RecordsError)  # fmt: skip
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     """The file as it is.  Where nothing can be written beside it, nobody else can change it."""
     check(path.exists(), "WH4101", f"there is no tuning database '{path}'",
-          hint="tuning a model makes one")  # fmt: skip
+          hint="tuning a model makes one", kind=RecordsError)  # fmt: skip
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?{mode}",
@@ -120,7 +129,8 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
             return connection
         connection.close()
         fail("WH4101", f"the tuning database '{path}' is of an older version ({version})",
-             hint="open it once with the right to write, which brings it up to date")  # fmt: skip
+             hint="open it once with the right to write, which brings it up to date",
+             kind=RecordsError)  # fmt: skip
     raise AssertionError
 
 
@@ -168,4 +178,5 @@ def _refuse_newer(path: Path, version: int) -> None:
     if version > len(MIGRATIONS):
         fail("WH4103", f"the tuning database '{path}' has version {version}, "
              f"this is whet for version {len(MIGRATIONS)}",
-             hint="use the newer whet, or another file (WHET_DB_PATH)")  # fmt: skip
+             hint="use the newer whet, or another file (WHET_DB_PATH)",
+             kind=RecordsError)  # fmt: skip

@@ -11,11 +11,11 @@ from typing import Any
 
 from whet.core.closing import Closing
 from whet.core.digest import digest_text
-from whet.core.errors import WhetError, fail
+from whet.core.errors import RecordsError, WhetError, check, fail
 from whet.core.outcomes import Outcome
 from whet.core.target import Target, target_from_json
 from whet.core.version import VERSION
-from whet.db.connection import connect, explained, may_write, transaction
+from whet.db.connection import ELSEWHERE, connect, explained, may_write, transaction
 from whet.db.record import Record, Workload, holes_text
 
 _COLUMNS = """
@@ -47,12 +47,18 @@ class Database(Closing):
 
     Everything that is added is kept as a whole or not at all, and what has been added survives
     whatever happens to the process afterwards.  A file that may not be written is opened for
-    reading; writing then raises `WH4102`, as it does when the disk is full.
+    reading, unless it is opened `to_write`; writing then raises `WH4102`, as it does when the
+    disk is full.
     """
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, to_write: bool = False
+    ) -> None:
         self.path = Path(path)
         self.read_only = read_only or not may_write(self.path)
+        check(not (to_write and self.read_only), "WH4102",
+              f"the tuning database '{self.path}' cannot be written: permission denied",
+              hint=ELSEWHERE, kind=RecordsError)  # fmt: skip
         self._connection = connect(self.path, read_only=self.read_only)
 
     # ------------------------------------------------------------------------------- writing
@@ -85,7 +91,7 @@ class Database(Closing):
     def _writing(self) -> Any:
         if self.read_only:
             fail("WH4102", f"the tuning database '{self.path}' is open for reading only",
-                 hint="set WHET_DB_PATH to a file that you may write")  # fmt: skip
+                 hint=ELSEWHERE, kind=RecordsError)  # fmt: skip
         return transaction(self._connection, self.path)
 
     def _add(self, r: Record) -> int:
@@ -198,7 +204,8 @@ class Database(Closing):
                 made = _record(row, targets)
             except _DAMAGE as error:
                 fail("WH4101", f"the tuning database '{self.path}' is damaged",
-                     _problem(row, error), hint="whet db doctor lists all")  # fmt: skip
+                     _problem(row, error), hint="whet db doctor lists all",
+                     kind=RecordsError)  # fmt: skip
             yield made
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from whet.core.dtypes import DType, f32, f64
-from whet.core.errors import UsageError, WhetError, check
+from whet.core.errors import OperatorError, UsageError, WhetError, check
 from whet.core.types import Array, Shape, TensorType, type_of
-from whet.graph.graph import Constant, Graph, Node, Value
+from whet.graph.graph import Constant, Graph, Input, Node, Result, Value
 from whet.ops.base import Body, OutputType
 from whet.ops.casting import Cast
 
@@ -51,7 +51,10 @@ def interpret(
     keep = set(graph.outputs)
     for node in graph.nodes:
         args = tuple(_read(v, env, carrier) for v in node.inputs)
-        results = run_node(node, args, carrier)
+        try:
+            results = run_node(node, args, carrier)
+        except OperatorError as error:
+            raise _located(error, graph, node) from None
         env.update(zip(node.results, results, strict=True))
         if observe is not None:
             observe(node, results)
@@ -64,6 +67,28 @@ def interpret(
                 del env[r]
     outputs = tuple(_read(v, env, carrier) for v in graph.outputs)
     return outputs if precise else _as_declared(graph.outputs, outputs)
+
+
+def _located(error: OperatorError, graph: Graph, node: Node) -> OperatorError:
+    """The error with the node that it comes from, and where its integers come from."""
+    name = graph.names.get(node)
+    details = [
+        f"{argument} of {node.op.name} is {_origin(graph, value)}"
+        for argument, value in zip(node.op.inputs, node.inputs)
+        if error.code == "WH1302" and value.type.dtype.is_integer
+    ]
+    message = f"node '{name}': {error.message}" if name else error.message
+    details = [*error.details, *details]
+    return OperatorError(error.code, message, details=tuple(details), hint=error.hint)
+
+
+def _origin(graph: Graph, value: Value) -> str:
+    if isinstance(value, Input):
+        return f"the input '{value.name}'"
+    if isinstance(value, Result):
+        name = graph.names.get(value.node)
+        return f"computed by {value.node.op.name}" + (f" ('{name}')" if name else "")
+    return "a constant"
 
 
 def _read(value: Value, env: dict[Value, Array], carrier: DType | None) -> Array:

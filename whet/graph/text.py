@@ -12,8 +12,8 @@ in a side table, which `stored_arrays` gives and `parse_graph` takes.  A graph t
 attribute (the body of a scan) is written in braces with the same grammar.  Comments after
 nodes are the names from the source model.
 
-Text is refused with `WH1201` (it cannot be read) or `WH1202` (it refers to what it does not
-define), always with the line number.
+Text is refused with `WH1201` (it cannot be read), `WH1202` (it refers to what it does not
+define) or `WH1106` (nobody defines the operator), always with the line number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from whet.graph.graph import (
 from whet.graph.literals import array_from_items, show_array
 from whet.graph.rewrite import bodies, body_graph
 from whet.graph.syntax import Reader, refuse
-from whet.ops.base import Body, Op, OutputType, make_op, show_attribute
+from whet.ops.base import REGISTRY, Body, Op, OutputType, make_op, show_attribute
 
 # What `infer` may raise on attributes that its author never imagined; anything else is a bug.
 _INFER_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -241,6 +241,7 @@ class _GraphParser:
             op: Op = make_op(name, attributes)
             return apply(op, *inputs)
         except WhetError as error:
-            refuse(line, error.message, *error.details)
+            code = error.code if name not in REGISTRY else "WH1201"
+            refuse(line, error.message, *error.details, code=code)
         except _INFER_FAILURES as error:
             refuse(line, f"{name} cannot be applied: {type(error).__name__}: {error}")

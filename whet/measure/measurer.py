@@ -10,12 +10,12 @@ Whatever a candidate does is an outcome; nothing that it does reaches the caller
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from whet.codegen.llvm.compile import ObjectJob
 from whet.core.closing import Closing
+from whet.core.containers import usable_processors
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.target import Target
@@ -50,7 +50,7 @@ class Measurer(Closing):
         first_limit: float = FIRST_LIMIT_SECONDS,
     ) -> None:
         self.examples, self.first_limit = examples, first_limit
-        count = build_processes or len(os.sched_getaffinity(0))
+        count = build_processes or usable_processors()
         self.builder, self.runner = Builder(count, build_seconds), Runner()
         self.best: dict[tuple[str, str, int], float] = {}
         """The shortest time of every task, target and number of threads so far."""

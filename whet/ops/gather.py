@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from whet.core.dtypes import f32, i32, i64
-from whet.core.errors import OperatorError, check
+from whet.core.errors import OperatorError, fail
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, cast, equal, select
 from whet.ir.tensor import Compute, Tensor, compute
@@ -28,8 +28,10 @@ def wrapped(index: Expr, extent: int) -> Expr:
 
 def checked(op: Op, indices: Array, extent: int) -> Array:
     """The indices counted from the front; `WH1302` if one lies outside the extent."""
-    check(bool(((indices >= -extent) & (indices < extent)).all()), "WH1302",
-          f"{op.name}: an index is outside [{-extent}, {extent})", kind=OperatorError)  # fmt: skip
+    outside = (indices < -extent) | (indices >= extent)
+    if outside.any():
+        fail("WH1302", f"{op.name}: the index {indices[outside].flat[0]} is outside "
+             f"[{-extent}, {extent})", kind=OperatorError)  # fmt: skip
     return np.where(indices < 0, indices + extent, indices).astype(np.int64)
 
 

@@ -384,8 +384,9 @@ class MaxUnpool(Op):
     def reference(self, x: Array, indices: Array) -> Array:
         result = np.zeros(self.shape, x.dtype)
         flat = indices.ravel()
-        sound = bool(((flat >= 0) & (flat < result.size)).all())
-        require(sound, self, f"an index lies outside {list(self.shape)}", code="WH1302")
+        outside = flat[(flat < 0) | (flat >= result.size)]
+        require(not outside.size, self, f"the index {outside[:1]} is outside [0, {result.size}), "
+                f"the elements of {list(self.shape)}", code="WH1302")  # fmt: skip
         result.reshape(-1)[flat] = x.ravel()
         return result
 

@@ -49,6 +49,9 @@ class DFT(Op):
     def reference(self, x: Array) -> Array:
         wide = widen(x)
         signal = wide[..., 0] + (1j * wide[..., 1] if x.shape[-1] == 2 else 0)
+        if not signal.shape[self.axis]:  # NumPy's inverse then leaves its result as it finds it
+            shape = [1 if n == self.axis else d for n, d in enumerate(signal.shape)]
+            signal = np.zeros(shape, signal.dtype)
         if self.onesided and self.inverse:
             real = np.fft.irfft(signal, self.length, axis=self.axis)
             return real[..., None].astype(x.dtype)

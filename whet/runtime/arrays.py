@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from whet.core.errors import UsageError, check, fail
 from whet.core.types import Array
+from whet.runtime.dlpack import bfloat16_from_dlpack
 
 _CPU_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers for memory that the CPU can read: plain, and pinned or managed by a GPU."""
@@ -41,9 +43,15 @@ def _from_dlpack(value: Any, name: str) -> Array:
           f"input '{name}' lies on a device (DLPack type {device}) that the CPU cannot read",
           hint="copy it to the CPU first", kind=UsageError)  # fmt: skip
     try:
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError):
+            found = bfloat16_from_dlpack(value)
+            if found is None:
+                raise
+            return found
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        # Each library has its own exception for what it cannot export (gradients, bfloat16).
+        # Each library has its own exception for what it cannot export (gradients, for example).
         fail("WH3003", f"input '{name}' cannot be read through DLPack: {error}",
              kind=UsageError)  # fmt: skip
 
@@ -89,3 +97,34 @@ def is_ready(array: Array) -> bool:
     NumPy's scalars look like arrays but keep their value elsewhere.
     """
     return isinstance(array, np.ndarray) and array.flags.num & _READY == _READY
+
+
+def overlapping(arrays: Sequence[Array]) -> bool:
+    """Whether two elements of these arrays share memory, so that not all can be written."""
+    for number, array in enumerate(arrays):
+        if not array.flags.c_contiguous and _overlaps_itself(array):
+            return True
+        if any(_share(array, other) for other in arrays[:number]):
+            return True
+    return False
+
+
+def _share(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        # Interleaved arrays have common bounds and no common element.
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """True unless every step along an axis is longer than all that lies within it."""
+    reach = array.itemsize
+    axes = sorted((abs(s), d) for s, d in zip(array.strides, array.shape) if d > 1)
+    for stride, extent in axes:
+        if stride < reach:
+            return bool(array.size)
+        reach += stride * (extent - 1)
+    return False

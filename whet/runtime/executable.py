@@ -18,6 +18,10 @@ class Executable(Protocol):
     the inputs, unless `out` gives the arrays to write to, one of the right type per output.
     """
 
+    @property
+    def engine(self) -> str:
+        """What runs it: `native` or `interpreter`."""
+
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]: ...

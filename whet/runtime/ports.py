@@ -29,6 +29,7 @@ class Misfit:
 
     reason: str
     fixable: bool
+    hint: str | None = None
 
 
 def leaves(structure: Structure) -> Iterator[int]:

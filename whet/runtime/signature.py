@@ -93,7 +93,7 @@ class Signature:
         """Why the flat arrays do not fit, or None if they do."""
         for spec, array in zip(self.inputs, arrays, strict=True):
             if array.dtype != spec.dtype.numpy:
-                return Misfit(_differs(spec, array), fixable=False)
+                return Misfit(_differs(spec, array), fixable=False, hint=_conversion(spec, array))
             if array.shape != spec.shape:
                 return Misfit(_differs(spec, array), fixable=True)
             guard = self.guards.get(spec.name)
@@ -119,6 +119,14 @@ class Signature:
 def _differs(spec: TensorSpec, array: Array) -> str:
     got = TensorSpec(spec.name, dtype_of(array), array.shape)
     return f"input '{spec.name}' is {spec.type_text}, got {got.type_text}"
+
+
+def _conversion(spec: TensorSpec, array: Array) -> str:
+    """How to make an array of the right element type, and what that may cost."""
+    name = spec.dtype.numpy.name
+    wanted = f"np.{name}" if spec.dtype.numpy.isbuiltin == 1 else f"ml_dtypes.{name}"
+    loses = not np.can_cast(array.dtype, spec.dtype.numpy) if array.dtype.isbuiltin == 1 else True
+    return f"{spec.name}.astype({wanted})" + (", which may lose digits" if loses else "")
 
 
 def _short(array: Array) -> str:

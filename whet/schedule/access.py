@@ -110,6 +110,13 @@ def flat_buffer(buffer: Buffer, border: Border | None = None) -> Buffer:
     return Buffer(buffer.name, (max(reach + 1, 1),), buffer.dtype)
 
 
+def reads_constants_alone(e: Expr, task: Task) -> bool:
+    """True when all that an expression over memory reads is known when the kernel is built."""
+    constants = [t for t in task.constants if t in task.buffers]
+    known = {b for t in constants for b in (task.buffers[t], memory_of(t, task))}
+    return all(x.tensor in known for x in subexpressions(e) if isinstance(x, Read))
+
+
 def bordered_buffer(buffer: Buffer, border: Border) -> Buffer:
     """A buffer together with the zeros around it in memory: element 0 is the first zero.
 

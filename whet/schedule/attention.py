@@ -21,8 +21,8 @@ vectors, a tile may hold `whole` rows of scores, and the stages work on its regi
         tile = left * panel of x                               (whole rows, in registers)
         the row stages on the tile, into y, or into scores for the second product
 
-Where x must be copied into panels, all of them are before the steps, or, when a block is all rows,
-each by the step that uses it.
+A constant right factor is stored in panels.  Where another must be copied into them, all of it is
+before the steps, or, when a block is all rows, each panel by the step that uses it.
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ class AttentionTiling:
 
     `in_place` reads the left factor where it lies, which the caches must allow: the rows of a tile
     must not push each other out.  `whole`: the tile of the first product has whole rows, which
-    go through the row stages in registers.
+    go through the row stages in registers.  `prefetch` asks for the next panel of a constant right
+    factor while the tiles of a block use the present one.
     """
 
     mr: int
@@ -207,6 +208,7 @@ class AttentionTiling:
     block: int
     in_place: int = 0
     whole: int = 0
+    prefetch: int = 0
 
 
 def rows_together(f: Attention, block: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from whet.ir.affine import substitute
+from whet.ir.affine import free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.access import address_form, map_expr, memory_of
+from whet.schedule.access import address_form, map_expr, memory_of, reads_constants_alone
 from whet.schedule.attention import Attention, AttentionTiling, Product, rows_together
 from whet.schedule.contraction_lowering import copy_panel, copy_panels
 from whet.schedule.kernel import Kernel
@@ -17,8 +17,10 @@ from whet.schedule.model import longest_sum
 from whet.schedule.nest import arguments_of, loop, split_index, start_of
 from whet.schedule.row_registers import RegisterRows, RowVectors
 from whet.schedule.rows import RowTiling, RowWriter
-from whet.schedule.tile import RegisterTile
+from whet.schedule.tile import RegisterTile, next_panel
 
+DEPTH = Var("k")
+"""The position along a product's sum."""
 PANEL_BYTES = 128 << 10
 """Bytes of a panel that a step copies for itself, at most: a part of the second cache."""
 
@@ -41,6 +43,7 @@ class _Lowering:
         dtype = f.first.reduce.dtype
         self.left = Buffer("left", (t.block, f.first.depth.extent), dtype)
         self.scores = Buffer("scores", (t.block, f.first.column.extent), dtype)
+        self.constants: dict[Buffer, Tensor] = {}
         self.before: list[Stmt] = []
         self.workspace: list[Buffer] = []
 
@@ -65,7 +68,7 @@ class _Lowering:
         if copies:
             step = (Allocate(self.left, step),)
         nest = (*self.before, loop(self.p, self.steps, *step, kind="parallel"))
-        inputs, arguments = arguments_of(task, nest, {})
+        inputs, arguments = arguments_of(task, nest, self.constants)
         (output,) = task.outputs
         outputs = (memory_of(output, task),)
         program = Program(name, inputs, outputs, nest, tuple(self.workspace))
@@ -133,9 +136,11 @@ class _Lowering:
         panel, io = Var("panel"), Var("io")
         row = start_of(io, tile.mr, self.t.block) + tile.i
         column = start_of(panel, tile.width, g.column.extent) + tile.column
-        b, near, copies = self.right(g, tile, panel, column)
-        body = self.sums(g, left, tile, row, b, lambda total: store(g, total, row, column))
         tiles, panels = -(-self.t.block // tile.mr), -(-g.column.extent // tile.width)
+        b, near, copies = self.right(g, tile, panel, column)
+        hints = self.hints(g, b, panel, (io, tiles))
+        finish = lambda total: store(g, total, row, column)
+        body = self.sums(g, left, tile, row, b, finish, hints)
         nest = loop(panel, panels, *copies, loop(io, tiles, body))
         return Allocate(near, (nest,)) if copies else nest
 
@@ -174,16 +179,32 @@ class _Lowering:
         row: Expr,
         b: Callable[[Expr], Expr],
         finish: Callable[[Expr], Stmt],
+        hints: Sequence[Stmt] = (),
     ) -> Stmt:
         """A tile of a product."""
-        k, terms = Var("k"), longest_sum(g.depth.extent, g.reduce.dtype)
-        return tile.multiply(left(row, k), b(k), [(k, g.depth.extent)], finish, terms=terms)
+        terms = longest_sum(g.depth.extent, g.reduce.dtype)
+        reduced = [(DEPTH, g.depth.extent)]
+        return tile.multiply(left(row, DEPTH), b(DEPTH), reduced, finish, beside=hints, terms=terms)
+
+    def hints(
+        self, g: Product, b: Callable[[Expr], Expr], panel: Expr, tiles: tuple[Expr, int]
+    ) -> tuple[Stmt, ...]:
+        """What asks for the next panel of a constant right factor."""
+        read = b(DEPTH)
+        if not (self.t.prefetch and isinstance(read, Read) and read.tensor in self.constants):
+            return ()
+        assert isinstance(read.tensor, Buffer)
+        return next_panel(read.tensor, read.indices[:-2], [(DEPTH, g.depth.extent)], tiles)
 
     def right(
         self, g: Product, tile: RegisterTile, panel: Expr, column: Expr
     ) -> tuple[Callable[[Expr], Expr], Buffer, tuple[Stmt, ...]]:
         """The right factor of a tile by depth, room for a panel, and what copies it there."""
         near = Buffer("panel", (g.depth.extent, tile.width), g.b.dtype)
+        if reads_constants_alone(g.b, self.f.task):
+            stored, outer = self.stored_panels(g, tile), self.where(g, as_expr(0))
+            at = (*(outer[x] for x in _moving(g)), panel)
+            return (lambda k: Read(stored, (*at, k, tile.column))), near, ()
         if g.b_is_contiguous:
             env = self.where(g, as_expr(0), column=column)
             return (lambda k: substitute(g.b, {**env, g.depth: k})), near, ()
@@ -202,6 +223,22 @@ class _Lowering:
             g.column: column_in(g, tile, panel, column),
         }
         return copy_panel(near, (), Compute("panel", (k, column), substitute(g.b, env)), tile.lanes)
+
+    def stored_panels(self, g: Product, tile: RegisterTile) -> Buffer:
+        """Constant b as [outer..., panel, k, column within the panel], made once."""
+        outer = _moving(g)
+        panels = -(-g.column.extent // tile.width)
+        shape = (*(x.extent for x in outer), panels, g.depth.extent, tile.width)
+        axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(shape))
+        panel, k, column = axes[-3:]
+        env: dict[Expr, Expr] = {
+            **dict(zip(outer, axes)),
+            g.depth: k,
+            g.column: column_in(g, tile, panel, column),
+        }
+        store = Buffer(f"weights{len(self.constants)}", shape, g.b.dtype)
+        self.constants[store] = Compute(store.name, axes, substitute(g.b, env))
+        return store
 
     def pack(self, g: Product, tile: RegisterTile) -> Buffer:
         """b in panels [batch, panel, k, column within the panel], copied before the steps."""
@@ -233,6 +270,11 @@ class _Lowering:
     def value(self, g: Product, total: Expr, row: Expr, column: Expr) -> Expr:
         finished = map_expr(g.body, lambda e: total if e is g.reduce else None)
         return substitute(finished, self.where(g, row, column=column))
+
+
+def _moving(g: Product) -> tuple[Axis, ...]:
+    """The outer axes that the right factor depends on."""
+    return tuple(x for x in g.outer if x in free_symbols(g.b))
 
 
 def column_in(g: Product, tile: RegisterTile, panel: Expr, within: Expr) -> Expr:

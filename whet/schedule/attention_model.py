@@ -8,7 +8,10 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.expr import elements
+from whet.ir.affine import affine
+from whet.ir.expr import Read, elements
+from whet.schedule.access import reads_constants_alone
+from whet.schedule.arrival import KEPT, Share, from_far, from_second_cache
 from whet.schedule.attention import (
     MOST_ROWS,
     SCRATCH_BYTES,
@@ -16,18 +19,19 @@ from whet.schedule.attention import (
     Product,
     rows_together,
 )
-from whet.schedule.model import crowding, lanes_for
+from whet.schedule.model import (
+    AGAIN_CYCLES,
+    crowding,
+    distance,
+    hints_per_step,
+    lanes_for,
+    longest_sum,
+)
 from whet.schedule.rates import rates_of
 from whet.schedule.rows_model import register_cycles, stage_cycles
 from whet.schedule.sketch import population
-from whet.schedule.work import fork_join_ns, halvings, shared_out
+from whet.schedule.work import fork_join_ns, halvings, shared_out, with_weights
 
-STREAMED = 0.9
-"""What arrives from the second cache while tiles are computed, against what could."""
-FELT = 0.05
-"""What a wait costs that falls into time that the core is busy."""
-FELT_FROM_FAR = 0.7
-"""What a wait for what comes from beyond the second cache costs, which takes too long to hide."""
 TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
 MIN_CHAINS = 8
@@ -47,6 +51,8 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
     registers = target.vector_registers
     enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
     whole = -(-columns // lanes) if f.rows_fit_registers else registers
+    constant = any(g is not None and reads_constants_alone(g.b, f.task) for g in (first, f.second))
+    asks = (0, 1) if constant else (0,)
     found = []
     for mr in range(1, min(rows, MOST_ROWS) + 1):
         in_place = _stay_apart(first, mr, target)
@@ -59,12 +65,14 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
                  if mr * nv + nv + 1 <= registers and mr * nv >= enough]  # fmt: skip
         if mr * whole + min(mr, whole) + 1 <= registers:
             tiles.append((whole, 1))
-        sizes = {max(mr, -(-n // mr) * mr) for n in halvings(rows)} | {rows}
-        for (nv, is_whole), block in itertools.product(tiles, sorted(sizes)):
-            fits = block * (columns + first.depth.extent) * item <= SCRATCH_BYTES
+        blocks = {max(mr, -(-n // mr) * mr) for n in halvings(rows)} | {rows}
+        for (nv, is_whole), block in itertools.product(tiles, sorted(blocks)):
+            copied = 0 if in_place else first.depth.extent
+            fits = block * (columns + copied) * item <= SCRATCH_BYTES
             if block <= rows and fits:
-                found.append((mr, nv, lanes, nv2, lanes2, block, int(in_place), is_whole))
-    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block", "in_place", "whole")
+                sizes = (mr, nv, lanes, nv2, lanes2, block, int(in_place), is_whole)
+                found += [(*sizes, ask) for ask in asks]
+    names = ("mr", "nv", "lanes", "nv2", "lanes2", "block", "in_place", "whole", "prefetch")
     return population(names, found)
 
 
@@ -85,7 +93,7 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     # Whole rows are not stored before the stages, but for those that leave these no registers.
     over = np.maximum(0, mr * nv + STAGE_REGISTERS - target.vector_registers)
     stored = np.where(whole, over, mr * nv)
-    cycles = _tiles(first, target, mr, nv, holes["lanes"], block, stored)
+    cycles = _tiles(f, first, target, holes, nv, holes["lanes"], stored)
     copies = block * first.depth.extent * COPY_CYCLES
     cycles = cycles + np.where(holes["in_place"] > 0, 0.0, copies)
     together = np.array([rows_together(f, int(b)) for b in block])
@@ -94,51 +102,92 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
         row = stage_cycles(f.rows, stage, rates, holes["lanes"], vectors, together)
         near = register_cycles(f.rows, stage, rates, holes["lanes"], nv, mr)
         cycles = cycles + block * np.where(whole, near, row)
-    # Scores that are more than the first cache holds come back from the second.
+    # Scores that are more than the first cache holds come back from the second, or from beyond.
     scores = block * first.column.extent * first.reduce.dtype.itemsize
-    far = (scores > target.l1d_bytes // 2) & ~whole
-    cycles = cycles + np.where(far, scores / rates.l2_bytes, 0.0)
-    copied = _copied(first)
-    cycles = cycles * steps
+    back = scores / rates.l2_bytes + np.where(
+        scores > KEPT * target.l2_bytes, 2 * scores / rates.l3_bytes, 0.0
+    )
+    cycles = cycles + np.where((scores > target.l1d_bytes // 2) & ~whole, back, 0.0)
+    copied = _copied(f, first)
     if f.second is not None:
         nv2 = holes["nv2"]
-        tiles = _tiles(f.second, target, mr, nv2, holes["lanes2"], block, mr * nv2)
-        cycles, copied = cycles + tiles * steps, copied + _copied(f.second)
-    ns = shared_out(cycles + batch * copied, steps, threads, target)
+        cycles = cycles + _tiles(f, f.second, target, holes, nv2, holes["lanes2"], mr * nv2)
+        copied = copied + _copied(f, f.second)
+    busy = cycles * np.ceil(steps / threads)
+    hinted = holes.get("prefetch", 0 * mr) > 0
+    busy = from_far(busy, _far_bytes(f, steps, target, threads), hinted, target, threads)
+    ns = shared_out(busy * steps / np.ceil(steps / threads), steps, threads, target)
+    ns = ns + batch * copied / threads / rates.clock
     # Copies ahead of the steps are a loop of their own.  What they write leaves the cache of the
     # core that copied and goes to that of the core that multiplies.
     ahead = (block < first.row.extent) & (copied > 0.0)
     nbytes = batch * copied / COPY_CYCLES * first.reduce.dtype.itemsize
     moved = 2 * nbytes / rates.l3_bytes / rates.clock / threads
     loop = fork_join_ns(np.array(batch), threads, target)
-    return ns + np.where(ahead, loop + moved, 0.0)
+    ns = ns + np.where(ahead, loop + moved, 0.0)
+    return with_weights(ns, f.task.constant_bytes, target, threads, hinted)
+
+
+def _far_bytes(f: Attention, steps: Array, target: Target, threads: int) -> Array:
+    """Bytes of right factors that come from beyond the second cache of a thread's core.
+
+    Every block goes through all of them.
+    """
+    nothing = np.zeros(len(steps))
+    found = nothing
+    for g in (f.first, f.second):
+        if g is None:
+            continue
+        nbytes = float(g.depth.extent * g.column.extent * g.reduce.dtype.itemsize)
+        constant = reads_constants_alone(g.b, f.task)
+        share = Share(steps, nothing + 1, nothing + nbytes, nothing, nothing, constant, threads)
+        found = found + share.far_bytes(target)
+    return found
 
 
 def _tiles(
-    g: Product, target: Target, mr: Array, nv: Array, lanes: Array, block: Array, stored: Array
+    f: Attention,
+    g: Product,
+    target: Target,
+    holes: dict[str, Array],
+    nv: Array,
+    lanes: Array,
+    stored: Array,
 ) -> Array:
     """Cycles for all tiles of a block, of which so many vectors are stored."""
-    rates, bits = rates_of(target), g.reduce.dtype.bits
+    mr, block = holes["mr"], holes["block"]
+    rates, bits, size = rates_of(target), g.reduce.dtype.bits, g.reduce.dtype.itemsize
     passes = rates.passes(lanes, bits)
     fma = mr * nv * passes / rates.operations
     loads = (mr + nv * rates.load_passes(lanes, bits)) / rates.loads
     cycle = np.maximum(np.maximum(fma, loads), rates.latency)
-    count = -(-block // mr) * -(-g.column.extent // (nv * lanes))
-    item = g.depth.extent * g.reduce.dtype.itemsize
+    tiles, panels = -(-block // mr), -(-g.column.extent // (nv * lanes))
+    constant = reads_constants_alone(g.b, f.task)
+    asks = holes.get("prefetch", 0 * mr) * constant
+    hints = hints_per_step(asks, tiles, nv * lanes * size)
+    cycle = cycle + hints * target.constant("hint_ns") * rates.clock
+    item = g.depth.extent * size
     panel, near = item * nv * lanes, item * (nv * lanes + mr)
-    # A panel that every tile reads anew from the second cache must arrive as fast as it is used;
-    # where there is time for that, it is still felt.
-    arrival = np.where(near <= target.l1d_bytes // 2, 0.0, panel / (STREAMED * rates.l2_bytes))
-    busy = cycle * g.depth.extent
-    tile = np.maximum(busy, arrival) + FELT * np.minimum(busy, arrival)
-    tile = tile + TILE_CYCLES + stored * passes * 2
-    # A right factor that the second cache does not hold comes from further out for every block.
-    whole = item * g.column.extent
-    far = FELT_FROM_FAR * whole / rates.l3_bytes if whole > target.l2_bytes // 2 else 0.0
-    result: Array = count * tile + far
+    tile = cycle * g.depth.extent + TILE_CYCLES + stored * passes * 2
+    terms = longest_sum(g.depth.extent, g.reduce.dtype)
+    tile = tile + mr * nv * passes * (g.depth.extent / terms / 2 if terms else 0.0)
+    tile = from_second_cache(tile, panel, near, target)
+    result: Array = tiles * panels * tile
+    if g.b_is_contiguous and not constant:
+        # Steps of the sum read a few lines each, mostly in another page than the step before.
+        step = abs(_depth_step(g)) * size
+        apart = (step > nv * lanes * size) & (item > target.l1d_bytes // 2)
+        result = result + apart * AGAIN_CYCLES * distance(step) * tiles * panels * g.depth.extent
     return result
 
 
-def _copied(g: Product) -> float:
+def _depth_step(g: Product) -> int:
+    """Elements from one term of the sum to the next in a right factor that is read in place."""
+    assert isinstance(g.b, Read)
+    return affine(g.b.indices[0]).coefficient(g.depth)
+
+
+def _copied(f: Attention, g: Product) -> float:
     """Cycles to bring the right factor of one batch into panels."""
-    return 0.0 if g.b_is_contiguous else g.depth.extent * g.column.extent * COPY_CYCLES
+    stays = g.b_is_contiguous or reads_constants_alone(g.b, f.task)
+    return 0.0 if stays else g.depth.extent * g.column.extent * COPY_CYCLES

@@ -30,6 +30,7 @@ from functools import cached_property
 from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elements
 from whet.ir.tensor import Compute, read_tensors, subexpressions
+from whet.schedule.access import reads_constants_alone
 from whet.schedule.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.nest import split_index
 from whet.schedule.outside import Edge, find_edges
@@ -79,8 +80,7 @@ class Contraction:
 
     @cached_property
     def b_is_constant(self) -> bool:
-        known = {self.task.buffers[t].name for t in self.task.constants if t in self.task.buffers}
-        return all(x.tensor.name in known for x in subexpressions(self.b) if isinstance(x, Read))
+        return reads_constants_alone(self.b, self.task)
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call, elements
-from whet.ir.program import Allocate, Buffer, Prefetch, Program, Stmt, Store, substitute_block
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store, substitute_block
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.access import map_expr
 from whet.schedule.contraction import BESIDE, Contraction, Tiling
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.outside import conditions
-from whet.schedule.tile import Conditions, RegisterTile, nested
+from whet.schedule.tile import Conditions, RegisterTile, nested, next_panel
 from whet.schedule.turned import turned_axis, turned_copy
 
 
@@ -62,7 +62,7 @@ class _Lowering:
             packed = pack_panels(c, t)
             store = Buffer("panels", packed.shape, packed.dtype)
             panel = (*(self.env[x] for x in c.outer), self.panel)
-            hints = self.next_panel(store, panel) if t.prefetch else ()
+            hints = self.hints(store, panel) if t.prefetch else ()
             step = self.tiles(Read(store, (*panel, *self.depth, self.tile.column)), *hints)
             if c.b_is_constant:
                 known[store] = packed
@@ -149,24 +149,8 @@ class _Lowering:
             a, b, self.reduced, self.finish, t.unroll, beside, t.terms, needed
         )
 
-    def next_panel(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
-        """Hints for the panel after this one, which lies behind it in memory.
-
-        In every step of its innermost loop a tile asks for one line, so that as many tiles as a
-        panel has vectors together ask for all of it; where a block has fewer, each asks for all.
-        """
-        per_line = 64 // store.dtype.itemsize
-        lines = -(-self.t.width // per_line)
-        start = (*panel[:-1], panel[-1] + 1)
-        if self.t.tiles_per_block < lines:
-            return tuple(
-                Prefetch(store, (*start, *self.depth, as_expr(n * per_line))) for n in range(lines)
-            )
-        line: Expr = self.io % lines
-        for var, extent in self.reduced:
-            line = line * extent + var
-        zeros = (as_expr(0),) * len(self.reduced)
-        return (Prefetch(store, (*start, *zeros, line * per_line)),)
+    def hints(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
+        return next_panel(store, panel, self.reduced, (self.io, self.t.tiles_per_block))
 
     def finish(self, total: Expr) -> Stmt:
         c = self.c

@@ -20,10 +20,12 @@ from whet.ir.affine import affine
 from whet.ir.expr import Read, Select
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
+from whet.schedule.arrival import KEPT, Share, from_far, from_second_cache
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
 from whet.schedule.outside import parts_needed, worth_skipping
 from whet.schedule.rates import rates_of
-from whet.schedule.work import STEP_NS, fork_join_ns, lane_step
+from whet.schedule.tile import LINE_BYTES
+from whet.schedule.work import STEP_NS, fork_join_ns, lane_step, overlapped
 
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
@@ -34,11 +36,12 @@ HALF = 1.06
 SCATTER_CYCLES = 1.5
 """To store one lane of a vector by itself."""
 
-MOST_TILES_THAT_ASK = 64
-"""Weights come from far away, and while several tiles use a panel the next one can arrive.  With
-more tiles than this the wait for a panel is too small a part to be worth the hints."""
-
+UNCROWDED = 0.75
+"""The part of a set's ways that rows may take without pushing each other out; with as many more
+than there are ways, none of them stays."""
 PAGE_BYTES = 4096
+AGAIN_CYCLES = 2.5
+"""To read a few lines in another page than those before, once they are nearby."""
 GATHERED = 2.5
 """Cycles to pick an element under a condition, for windows that step over their image."""
 
@@ -76,78 +79,99 @@ def contraction_costs(
     """Estimated nanoseconds for every row of the holes."""
     mr, nv, lanes = holes["mr"], holes["nv"], holes["lanes"]
     tpb, ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
+    bits, size = c.reduce.dtype.bits, c.reduce.dtype.itemsize
     width = nv * lanes
     tiles, panels = -(-c.rows // mr), -(-c.columns // width)
     blocks, chunks = -(-tiles // tpb), -(-panels // ppc)
-    vector_bits = lanes * c.reduce.dtype.bits
     rates = rates_of(target)
-    passes = rates.passes(lanes, c.reduce.dtype.bits)
+    passes = rates.passes(lanes, bits)
     fma = mr * nv * passes / rates.operations
-    loads = (mr + nv * rates.load_passes(lanes, c.reduce.dtype.bits)) / rates.loads
+    hints = hints_per_step(holes.get("prefetch", 0 * mr), tpb, width * size)
     # Broadcasts feed operations straight from memory where the set has that form.
-    chains = rates.latency * np.ones_like(fma)
-    cycle = np.maximum(np.maximum(fma, loads), chains)
+    loads = (mr + nv * rates.load_passes(lanes, bits)) / rates.loads
+    cycle = np.maximum(np.maximum(fma, loads), rates.latency)
+    cycle = overlapped(cycle, _crowded_cycles(c, mr, target), target.constant("l2_felt"))
+    cycle = cycle + hints * target.constant("hint_ns") * rates.clock
     depth = c.depth * parts_needed(c.edges, c.m_axes, mr, holes.get("skip", 0 * mr))
-    per_tile = cycle * depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
+    tile = cycle * depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
     if c.is_turned:
-        per_tile = per_tile + SCATTER_CYCLES * mr * width
-    work = c.batch * blocks * tpb * chunks * ppc * per_tile
-    # The panel is read once per tile: from L1 when it fits, else from further out.  The machine
-    # foresees it, and most of the time that it takes does not show.
-    panel_bytes = c.depth * width * 4
-    level1, level2 = target.l1d_bytes, max(target.l2_bytes, 1)
-    panel_cost = np.where(panel_bytes <= level1 // 2, 0.0, np.where(
-        panel_bytes <= level2 // 2, panel_bytes / (2.0 * rates.l2_bytes),
-        panel_bytes / (1.75 * rates.l3_bytes)))  # fmt: skip
-    spill = panel_cost * tiles * panels * c.batch * 0.25
-    block_bytes = mr * tpb * c.depth * 4
-    a_bytes = c.rows * c.depth * 4
-    a_cost = np.where(block_bytes <= level2 // 2, a_bytes * np.maximum(1, chunks) / rates.l2_bytes,
-                      a_bytes * panels / rates.l3_bytes) * c.batch / 1.5  # fmt: skip
-    work = work * _conflict_factor(c, mr, target)
-    narrow = HALF if c.columns * c.reduce.dtype.bits >= target.vector_bits else NARROW
-    work = work * np.where(vector_bits < target.vector_bits, narrow, 1.0)
-    if not c.b_is_constant:
-        lines = np.ceil(width * c.b.dtype.itemsize / 64)
-        work = work + c.batch * _arrival_cycles(
-            c, panels, lines, tiles, blocks, holes["pack_b"], target.l2_bytes
-        )
+        tile = tile + SCATTER_CYCLES * mr * width
+    narrow = HALF if c.columns * bits >= target.vector_bits else NARROW
+    tile = tile * np.where(lanes * bits < target.vector_bits, narrow, 1.0)
+    # A panel is read once per tile, and so are the tile's rows, from L1 when both fit.
+    panel_bytes, row_bytes = c.depth * width * size, _row_elements(c) * mr * size
+    tile = from_second_cache(tile, panel_bytes + row_bytes, panel_bytes + row_bytes, target)
     steps = c.batch * blocks * chunks
-    share = np.ceil(steps / threads) / (steps / threads)
-    ns = ((work + spill + a_cost * 0.25) * share / threads) / rates.clock
-    return ns + steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
+    share = Share(steps, chunks, ppc * panel_bytes, tpb * row_bytes, ppc, c.b_is_constant, threads)
+    busy = share.own_steps * tpb * ppc * tile
+    if not c.b_is_constant:
+        places = (panels, width * c.b.dtype.itemsize, tiles, blocks, holes["pack_b"])
+        busy = busy + c.batch * _arrival_cycles(c, *places, target, threads) / threads
+    cycles = from_far(busy, share.far_bytes(target), hints > 0, target, threads)
+    handed = steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
+    return cycles / rates.clock + handed
+
+
+def _row_elements(c: Contraction) -> float:
+    """Elements that a row of the left factor adds to those before: windows overlap."""
+    found = [e.tensor.type.size for e in subexpressions(c.a) if isinstance(e, Read)]
+    return min(float(c.depth), sum(found) / max(1, c.rows))
+
+
+def hints_per_step(prefetch: Array, tiles: Array, row_bytes: Array) -> Array:
+    """Lines that a tile asks for in a step of its innermost loop (see `tile.next_panel`)."""
+    lines = np.ceil(row_bytes / LINE_BYTES)
+    return prefetch * np.where(tiles < lines, lines, 1)
 
 
 def _arrival_cycles(
     c: Contraction,
     panels: Array,
-    lines: Array,
+    row_bytes: Array,
     tiles: Array,
     blocks: Array,
     pack_b: Array,
-    l2_bytes: int,
+    target: Target,
+    threads: int,
 ) -> Array:
     """What it takes to read b, or to bring it into panels.
 
     Where b is contiguous, a step of the loop reads a few lines of one row, mostly in another page
     than the step before.  Copied ahead, b goes out to where it came from and back again; copied
     beside, it arrives once per block of rows; read in place, once per tile, though the next times
-    from nearby.
+    from nearby, if a cache has room for rows that lie so far apart.
     """
     elements = c.depth * c.columns
+    apart = target.constant("apart_ns") * rates_of(target).clock
+    steps, again = panels * c.depth, np.zeros(len(panels))
     if c.b_is_contiguous:
-        far = distance(_reduced_step(c) * c.b.dtype.itemsize)
-        visits = far * panels * c.depth
-        arrival = visits * visit_cycles(lines)
+        step = _reduced_step(c) * c.b.dtype.itemsize
+        near = distance(step)
+        is_far = (threads > 1) | (c.batch * elements * c.b.dtype.itemsize > KEPT * target.l2_bytes)
+        lines = np.ceil(row_bytes / target.line_bytes)
+        arrival = steps * (near * visit_cycles(lines) + np.where(is_far, apart, 0.0))
+        room = KEPT * target.l2_bytes * reachable(step, row_bytes)
+        again = steps * np.where(c.depth * row_bytes <= room, near * AGAIN_CYCLES, apart)
     else:
         each = GATHERED if _is_gathered(c) else 0.45
-        visits, arrival = 0.0 * panels, each * elements * np.ones(len(panels))
+        arrival = each * elements * np.ones(len(panels))
     # A single tile has little to do while it waits for what comes from far away.
-    hidden = np.where((tiles == 1) & (c.batch * elements * c.b.dtype.itemsize > l2_bytes), 0.8, 0.5)
-    in_place = hidden * arrival + np.where(tiles > 1, 2.5 * tiles * visits, 0.0)
+    alone = (tiles == 1) & (c.batch * elements * c.b.dtype.itemsize > target.l2_bytes)
+    in_place = np.where(alone, 0.8, 0.5) * arrival + np.where(tiles > 1, tiles * again, 0.0)
     copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + 0.6 * elements)
     result: Array = np.where(pack_b == IN_PLACE, in_place, copied)
     return result
+
+
+def reachable(step: int, run_bytes: Array) -> Array:
+    """The part of a cache's sets that runs of so many bytes fall into, `step` bytes apart.
+
+    Sets are a power of two: runs that are a multiple of one apart share a few of them.
+    """
+    if step % LINE_BYTES:
+        return np.ones(len(run_bytes))
+    lines = step // LINE_BYTES
+    return np.minimum(1.0, np.ceil(run_bytes / LINE_BYTES) / (lines & -lines))
 
 
 def distance(step: int) -> float:
@@ -176,12 +200,13 @@ def _reduced_step(c: Contraction) -> int:
     return min(abs(form.coefficient(k)) for k in c.reduce.axes)
 
 
-def _conflict_factor(c: Contraction, mr: Array, target: Target) -> Array:
-    """Slow-down when the rows of a tile fall into the same few sets of the first cache."""
+def _crowded_cycles(c: Contraction, mr: Array, target: Target) -> Array:
+    """Cycles that the rows of a tile take in a step of its innermost loop because they push each
+    other out of the first cache, and come back from the second."""
     crowd = crowding(abs(row_step(c)) * c.reduce.dtype.itemsize, mr, target)
-    # A few too many do not hurt, because new lines replace those that are used up; twice as many
-    # as there are ways take a bit more than twice as long.
-    return 1.0 + 1.2 * np.maximum(0.0, crowd - 1.0) ** 3
+    lost = np.clip((crowd - UNCROWDED) / (2 * (1 - UNCROWDED)), 0.0, 1.0)
+    result: Array = lost * mr * target.line_bytes / rates_of(target).l2_bytes
+    return result
 
 
 def crowding(step: int, rows: Array, target: Target) -> Array:
@@ -231,11 +256,11 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
             for tpb in _spread(tiles):
                 copies = _ways_to_copy(c, tpb, nv * lanes, target)
-                ask = int(c.b_is_constant and 1 < tpb <= MOST_TILES_THAT_ASK)
+                asks = (0, 1) if c.b_is_constant else (0,)
                 rows += [
                     (mr, nv, lanes, tpb, ppc, pb, ask, terms, skips[mr])
                     for ppc in _spread(panels)
-                    for pb in copies
+                    for pb, ask in product(copies, asks)
                 ]
     table = np.array(rows, dtype=np.int64).T
     sizes = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk")
@@ -284,7 +309,8 @@ def _ways_to_copy(c: Contraction, tiles: int, width: int, target: Target) -> lis
 @lru_cache(maxsize=1024)
 def _spread(count: int) -> list[int]:
     """Block sizes to consider: all divisors, and powers of two."""
-    found = {n for n in range(1, count + 1) if count % n == 0}
+    small = [n for n in range(1, math.isqrt(count) + 1) if count % n == 0]
+    found = {*small, *(count // n for n in small)}
     found |= {min(1 << n, count) for n in range(10)}
     return sorted(found)
 

@@ -22,9 +22,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from whet.ir.expr import Expr, Var, call, const
-from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store, substitute_block
+from whet.ir.expr import Expr, Var, as_expr, call, const
+from whet.ir.program import Allocate, Buffer, If, Loop, Prefetch, Stmt, Store, substitute_block
 from whet.schedule.nest import loop
+
+LINE_BYTES = 64
+"""Bytes that a hint brings."""
 
 Loops = Sequence[tuple[Var, int]]
 """Variables and extents of loops, outermost first."""
@@ -108,6 +111,30 @@ class RegisterTile:
         blocks = nested(outer, (summed,), needed=needed)
         none = self.each(Store(total, at, const(0, acc.dtype)))
         return Allocate(total, (none, *blocks, self.each(finish(total[at]))))
+
+
+def next_panel(
+    panels: Buffer, panel: tuple[Expr, ...], reduced: Loops, tiles: tuple[Expr, int]
+) -> tuple[Stmt, ...]:
+    """Hints for the panel after this one, which lies behind it in memory.
+
+    In every step of its innermost loop a tile asks for one line, so that as many tiles as a
+    panel has lines in a row together ask for all of it; where there are fewer, each asks for all.
+    """
+    io, count = tiles
+    per_line = LINE_BYTES // panels.dtype.itemsize
+    lines = -(-panels.shape[-1] // per_line)
+    start = (*panel[:-1], panel[-1] + 1)
+    depth = tuple(var for var, _ in reduced)
+    if count < lines:
+        return tuple(
+            Prefetch(panels, (*start, *depth, as_expr(n * per_line))) for n in range(lines)
+        )
+    line: Expr = io % lines
+    for var, extent in reduced:
+        line = line * extent + var
+    zeros = (as_expr(0),) * len(reduced)
+    return (Prefetch(panels, (*start, *zeros, line * per_line)),)
 
 
 def nested(

@@ -32,7 +32,7 @@ from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, read_tensors, subexpressions
-from whet.schedule.access import address_form, map_expr, memory_of
+from whet.schedule.access import address_form, map_expr, reads_constants_alone
 from whet.schedule.flat import FlatStage, grouped_stage
 from whet.schedule.phases import Pair
 from whet.schedule.transforms import Matrices, Transform, linear_plan, matrices, tile_sizes
@@ -181,7 +181,7 @@ def find_winograd(task: Task) -> Winograd | None:
         image, weight = weight, image
     in_image, in_weight = free_symbols(image), free_symbols(weight)
     others = [a for a in stage.axes if a is not vector]
-    if vector in in_image or vector not in in_weight or not _is_constant(weight, task):
+    if vector in in_image or vector not in in_weight or not reads_constants_alone(weight, task):
         return None
     group = tuple(a for a in others if a in in_image and a in in_weight)
     others = [a for a in others if a not in group]
@@ -208,12 +208,6 @@ def find_winograd(task: Task) -> Winograd | None:
         return None
     batch = tuple(s for s in others if s not in paired)
     return Winograd(task, stage, reduce, image, weight, vector, pairs, batch, shifts, depth, group)
-
-
-def _is_constant(e: Expr, task: Task) -> bool:
-    constants = [t for t in task.constants if t in task.buffers]
-    known = {b for t in constants for b in (task.buffers[t], memory_of(t, task))}
-    return all(x.tensor in known for x in subexpressions(e) if isinstance(x, Read))
 
 
 def pair_of(image: Expr, outer: Axis, inner: Axis) -> Pair | None:

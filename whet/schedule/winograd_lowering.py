@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from whet.core.dtypes import DType
 from whet.core.errors import check
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Var, all_of, as_expr, elements
-from whet.ir.program import Allocate, Buffer, If, Prefetch, Program, Stmt, Store
+from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.access import map_expr
 from whet.schedule.kernel import Kernel
@@ -22,7 +22,7 @@ from whet.schedule.nest import (
 )
 from whet.schedule.phases import Pair
 from whet.schedule.straightline import Registers
-from whet.schedule.tile import RegisterTile
+from whet.schedule.tile import RegisterTile, next_panel
 from whet.schedule.transforms import tile_sizes
 from whet.schedule.winograd import Winograd, WinogradTiling
 from whet.schedule.winograd_filters import pack_filters
@@ -182,28 +182,21 @@ class _Lowering:
         channel: Expr = group
         for axis in w.depth:
             channel = channel * axis.extent + reduced[axis]
-        hints = self.next_panel(xi, panel, list(reduced.values())) if t.prefetch else []
+        depth, tiles = [(var, k.extent) for k, var in reduced.items()], -(-rows // tile.mr)
+        hints = next_panel(self.filters, (xi, panel), depth, (io, tiles)) if t.prefetch else ()
         nest: Stmt = tile.multiply(
             v[xi, row_in * w.all_channels + channel],
             self.filters[(xi, panel, *reduced.values(), tile.column)],
-            [(var, k.extent) for k, var in reduced.items()],
+            depth,
             lambda value: Store(m, (xi, row_out * w.all_columns + column), value),
             t.unroll,
             hints,
             t.terms,
         )
-        nest = loop(io, -(-rows // tile.mr), nest)
+        nest = loop(io, tiles, nest)
         for axis, var in reversed(outer.items()):
             nest = loop(var, axis.extent, nest)
         return nest
-
-    def next_panel(self, xi: Expr, panel: Expr, reduced: Sequence[Expr]) -> list[Stmt]:
-        """Hints for what follows the present position one panel later; panels lie in a row."""
-        per_line = 64 // self.filters.dtype.itemsize
-        return [
-            Prefetch(self.filters, (xi, panel + 1, *reduced, as_expr(n)))
-            for n in range(0, self.t.width, per_line)
-        ]
 
     def output_tile(self, where: dict[Expr, Expr], m: Buffer, row: Expr) -> Stmt:
         """The outputs of one tile, through the epilogue."""

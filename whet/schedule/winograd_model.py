@@ -17,8 +17,9 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.ir.program import SCRATCH_LIMIT_BYTES
+from whet.schedule.arrival import Share, from_far, from_second_cache
 from whet.schedule.contraction import Contraction
-from whet.schedule.model import contraction_costs, lanes_for, sum_blocks
+from whet.schedule.model import contraction_costs, hints_per_step, lanes_for, sum_blocks
 from whet.schedule.nest import power_of_two_below
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.sketch import population
@@ -36,7 +37,8 @@ def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, 
     """The costs of a contraction together with the arrival of its weights."""
     costs = contraction_costs(c, target, threads, holes)
     nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
-    return with_weights(costs, nbytes, target, threads) if c.b_is_constant else costs
+    hinted = holes["prefetch"] > 0
+    return with_weights(costs, nbytes, target, threads, hinted) if c.b_is_constant else costs
 
 
 def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array]:
@@ -61,22 +63,12 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
                 if block and (block >= rows or w.shifts or not fits):
                     continue
                 chunks = {panels} if block else {panels, -(-panels // (4 * threads)), 1}
-                prefetch = int(_hints_pay(w, mr, nv * lanes, block, rows, target))
-                found += [(m, mr, nv, lanes, block, chunk, prefetch, terms) for chunk in chunks]
+                found += [
+                    (m, mr, nv, lanes, block, chunk, ask, terms)
+                    for chunk, ask in product(sorted(chunks), (0, 1))
+                ]
     names = ("m", "mr", "nv", "lanes", "block", "panels_per_chunk", "prefetch", "terms")
     return population(names, found)
-
-
-def _hints_pay(w: Winograd, mr: int, width: int, block: int, rows: int, target: Target) -> bool:
-    """Whether to ask for the next panel while the present one is used.
-
-    It pays when the panel is used by several tiles.  Otherwise weights are one long stream, which
-    the machine foresees unless panels are short.
-    """
-    if (block or rows) > mr:
-        return True
-    panel_bytes = w.channels * w.reach * width * w.reduce.dtype.itemsize
-    return not block and panel_bytes <= target.l1d_bytes
 
 
 def _tiles(w: Winograd, m: int) -> int:
@@ -112,23 +104,21 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     # The products.
     depth = w.channels * w.reach
     fma = mr * nv * passes / rates.operations
-    panel_loads = nv * rates.load_passes(lanes, w.reduce.dtype.bits)
-    loads = (mr + panel_loads * (1 + holes["prefetch"] / 2)) / rates.loads
+    loads = (mr + nv * rates.load_passes(lanes, w.reduce.dtype.bits)) / rates.loads
     step = np.maximum(np.maximum(fma, loads), rates.latency)
+    hints = hints_per_step(holes["prefetch"], -(-held // mr), nv * lanes * size)
+    step = step + hints * target.constant("hint_ns") * rates.clock
     per_tile = step * depth + 12 + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)
     if w.shifts:  # a register tile stays within one image
         tiles = rows // _tiles(w, m) * -(-_tiles(w, m) // mr)
     else:
         tiles = blocks * -(-held // mr)
-    work = points * panels * tiles * per_tile
     # Panels are read again for every tile, all of them for every block.
-    panel_bytes = depth * nv * lanes * size
+    panel_bytes, row_bytes = depth * nv * lanes * size, depth * mr * size
+    near = panel_bytes + row_bytes
+    per_tile = from_second_cache(per_tile, panel_bytes, near, target)
     weight_bytes = points * depth * w.all_columns * size
-    again = np.where(blocked, blocks - 1, 0) * weight_bytes
-    l2, l3 = 8.0 * rates.l2_bytes, 7.0 * rates.l3_bytes  # they mostly arrive in time
-    work = work + again / np.where(weight_bytes <= target.l2_bytes // 2, l2, l3)
-    near = np.where(panel_bytes <= target.l1d_bytes // 2, 0.0, panel_bytes / l2)
-    work = work + points * panels * (tiles - blocks) * near
+    work = points * panels * tiles * per_tile
     # The transforms and, unless it stays in the second cache, the traffic between phases.
     outside = elements(w.positions) / elements(w.batch)
     into = _transform_cycles(w.all_channels, w.depth[-1].extent, w.input_transform(m), rates, lanes)
@@ -138,12 +128,16 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     moved = 2 * points * rows * (w.all_channels * outside + w.all_columns) * size
     spilled = scratch > target.l2_bytes // 2
     work = work + np.where(spilled, moved / (SPILL * rates.l3_bytes), 0.0)
-    # Shares of the cores.
+    # Shares of the cores, each of which reads all weights for every block of its own.
     steps = np.where(blocked, blocks, points * chunks)
-    share = np.ceil(steps / threads) / (steps / threads)
-    time = work * share / threads / rates.clock + steps * STEP_NS / threads
+    kinds = np.where(blocked, 1, points * chunks)
+    nothing = np.zeros(len(mr))
+    share = Share(steps, kinds, weight_bytes / kinds, nothing, nothing, True, threads)
+    busy = work / steps * share.own_steps
+    cycles = from_far(busy, share.far_bytes(target), hints > 0, target, threads)
+    time = cycles / rates.clock + steps * STEP_NS / threads
     time = time + np.where(blocked, 1, 3) * target.constant("fork_join_ns") * (threads > 1)
-    return with_weights(time, weight_bytes, target, threads)
+    return with_weights(time, weight_bytes, target, threads, hints > 0)
 
 
 def _transform_cycles(count: int, run: int, tile: Transform, rates: Rates, lanes: Array) -> Array:

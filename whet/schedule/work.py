@@ -154,16 +154,24 @@ def streamed_cycles(tensors: Sequence[Tensor], target: Target) -> float:
     return nbytes / (STREAMED * rates_of(target).copied_bytes)
 
 
-def with_weights(ns: Array, nbytes: float, target: Target, threads: int) -> Array:
-    """The time of work that reads so many bytes of weights once: mostly, they arrive meanwhile."""
+HELD_UP = 0.1
+"""How much things that go on at once hold each other up, at least."""
+
+
+def with_weights(
+    ns: Array, nbytes: float, target: Target, threads: int, hinted: Array | bool = False
+) -> Array:
+    """The time of work that reads so many bytes of weights for the first time: mostly, they
+    arrive meanwhile, and more so where the kernel asks for them ahead of time."""
     alone = target.constant("core_memory_bytes_per_ns")
     arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
-    return overlapped(ns, arrival)
+    felt = np.where(hinted, target.constant("hinted_felt"), target.constant("far_felt"))
+    return overlapped(ns, arrival, np.maximum(HELD_UP, felt))
 
 
-def overlapped(a: Array, b: Array | float) -> Array:
-    """The time of two things that go on at once, each of which holds the other up a little."""
-    result: Array = np.maximum(a, b) + 0.1 * np.minimum(a, b)
+def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Array:
+    """The time of two things that go on at once, of which the shorter is felt in part."""
+    result: Array = np.maximum(a, b) + felt * np.minimum(a, b)
     return result
 
 

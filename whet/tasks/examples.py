@@ -23,6 +23,9 @@ from whet.tasks.task import Task
 
 LARGEST = 3
 """The largest magnitude of an input."""
+INEXACT = 0.25
+"""What inputs are multiplied by where results are rounded anyway: exponentials of long sums of
+whole numbers would be subnormal, and with these some machines are ten times as slow."""
 
 _MANTISSA_BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 
@@ -43,17 +46,28 @@ def make_example(task: Task, seed: int = 0) -> Example:
     Functions that most of the drawn numbers have no value for (roots and logarithms of negative
     ones, indices outside) get numbers that they have one for.
     """
+    exact = is_exact(task)
+    scale = 1.0 if exact else INEXACT
     for low in (-LARGEST, 1):
         rng = np.random.default_rng(seed)
-        inputs: dict[Tensor, Array] = {t: _draw(task, t, low, rng) for t in task.inputs}
+        inputs: dict[Tensor, Array] = {
+            t: _scaled(_draw(task, t, low, rng), scale) for t in task.inputs
+        }
         try:
             outputs = evaluate_fast(task.outputs, inputs)
         except WhetError:  # an index from an input that lies outside
             continue
         if all(np.mean(_finite(y)) > 0.5 for y in outputs if y.size):
-            return Example(inputs, outputs, is_exact(task))
+            return Example(inputs, outputs, exact)
     zeros: dict[Tensor, Array] = {t: np.zeros(t.shape, t.dtype.numpy) for t in task.inputs}
-    return Example(zeros, evaluate_fast(task.outputs, zeros), is_exact(task))
+    return Example(zeros, evaluate_fast(task.outputs, zeros), exact)
+
+
+def _scaled(array: Array, scale: float) -> Array:
+    if scale == 1.0 or array.dtype.kind in "iub":
+        return array
+    result: Array = (array * scale).astype(array.dtype)
+    return result
 
 
 def _draw(task: Task, t: Placeholder, low: int, rng: np.random.Generator) -> Array:

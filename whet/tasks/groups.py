@@ -56,15 +56,17 @@ class Group:
 
 Judge = Callable[[Group, Group], bool]
 """Says whether two groups, of which the second reads the first, can be one."""
+Chain = Callable[[Sequence[Group]], bool]
+"""Says whether groups, each of which reads the one before, should be one."""
 
 
 def partition(
-    graph: Graph, is_view: Mapping[Node, bool], share_rows: Judge, keep_rows: Judge
+    graph: Graph, is_view: Mapping[Node, bool], share_rows: Judge, keep_rows: Chain
 ) -> tuple[Group, ...]:
     """The groups in an order in which they can run; views belong to none.
 
     `share_rows` says whether two groups can be one chain of stages over common rows, and
-    `keep_rows` whether one kernel can keep the rows between a product and its readers.
+    `keep_rows` whether one kernel should keep the rows between a product and its readers.
     """
     owner: dict[Node, Group] = {}
     groups: list[Group] = []
@@ -175,22 +177,45 @@ def _in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
 
 
 def merge_products(
-    graph: Graph, groups: list[Group], owner: dict[Node, Group], keep_rows: Judge
+    graph: Graph, groups: list[Group], owner: dict[Node, Group], keep_rows: Chain
 ) -> None:
     """Products and the row stages between them made one group each.
 
     [s = matmul(q, k)], [p = softmax(s)], [y = matmul(p, v)]   ->   [s, p, y]
+
+    Where all three together do not pay, the first two may.
     """
     for group in list(groups):
+        if group not in groups or group.opaque:
+            continue
         for producer in _producers(group, owner):
-            if group.opaque or not producer.heavy or _passed_on(graph, producer, group) is None:
+            if not producer.heavy or _passed_on(graph, producer, group) is None:
                 continue
-            if keep_rows(producer, group):
-                group.nodes = [*producer.nodes, *group.nodes]
-                group.heavy = True
-                owner.update(dict.fromkeys(producer.nodes, group))
-                groups.remove(producer)
-                break
+            chain = [producer, group]
+            longer = [*chain, *_only_product_after(graph, group, owner)]
+            if len(longer) > 2 and keep_rows(longer):
+                chain = longer
+            elif not keep_rows(chain):
+                continue
+            *before, last = chain
+            last.nodes = [node for g in chain for node in g.nodes]
+            last.heavy = True
+            for g in before:
+                owner.update(dict.fromkeys(g.nodes, last))
+                groups.remove(g)
+            break
+
+
+def _only_product_after(graph: Graph, group: Group, owner: Mapping[Node, Group]) -> list[Group]:
+    """The product that alone reads the one result of a group of row stages, if there is one."""
+    results = group.outputs(graph)
+    if group.heavy or len(results) != 1:
+        return []
+    readers = {owner.get(user) for user in graph.users.get(results[0], ())}
+    reader = readers.pop() if len(readers) == 1 else None
+    if reader is None or not reader.heavy or _passed_on(graph, group, reader) is None:
+        return []
+    return [reader]
 
 
 def merge_rows(

@@ -99,6 +99,25 @@ class Schedules:
         default = Candidate(choice.sketch.name, choice.holes)
         return Chosen(default, "default", choice.nanoseconds * 1e-9)
 
+    def faster(self, together: Task, apart: Sequence[Task]) -> bool | None:
+        """Whether one task was measured to be faster than others that compute the same.
+
+        A model that was tuned elsewhere says so by what came with it.
+        """
+        places = [(t.key, self.target.key, self.threads) for t in (together, *apart)]
+        first, *rest = (place in self.stored for place in places)
+        if first != all(rest):
+            return first
+        found = [self._measured(t) for t in (together, *apart)]
+        known = [seconds for seconds in found if seconds is not None]
+        return known[0] < sum(known[1:]) if len(known) == len(found) else None
+
+    def _measured(self, task: Task) -> float | None:
+        if self.database is None:
+            return None
+        chosen = choose(task, self.database, self.target, self.threads, self.numerics)
+        return chosen.seconds if chosen.origin == "record" else None
+
     def used(self, tasks: Iterable[Task]) -> tuple[StoredSchedule, ...]:
         """What to store with a model of these tasks, so that it has the same kernels elsewhere.
 

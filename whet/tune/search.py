@@ -43,10 +43,13 @@ class WeightedTask:
     task: Task
     name: str
     counts: tuple[int, ...]
+    alternative: bool = False
+    """Whether models run others in its place, as long as those are faster together."""
 
     @property
     def count(self) -> int:
-        return sum(self.counts)
+        """How often all models together run it."""
+        return 0 if self.alternative else sum(self.counts)
 
 
 @dataclass(frozen=True, eq=False)

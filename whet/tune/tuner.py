@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class Tuner:
                            kept_model(database, target))  # fmt: skip
         self.searches = [TaskSearch(t, self.tools, policy()) for t in tasks]
         weights = np.array([t.counts for t in tasks], np.float64).reshape(len(tasks), -1).T
+        self.used = weights * np.array([not t.alternative for t in tasks])
+        """The weights of what the models run: alternatives are searched for as well."""
         self.scheduler = Scheduler(
             [s.progress for s in self.searches], weights, objective or Total()
         )
@@ -103,7 +105,7 @@ class Tuner:
 
     def _status(self, budget: Budget, start: float, done: int) -> Status:
         elapsed = time.monotonic() - start
-        standing = self.scheduler.standing()
+        standing = replace(self.scheduler.standing(), weights=self.used)
         return Status(
             done, elapsed, max(0.0, budget.seconds - elapsed),
             None if budget.trials is None else budget.trials - done,

@@ -69,6 +69,7 @@ class Worker(Closing):
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         watchdog = threading.Timer(self.timeout, self.process.kill)
+        watchdog.daemon = True  # Ctrl-C right here must not wait for it at the end
         watchdog.start()
         try:
             write_frame(self.process.stdin, message, arrays)  # type: ignore[arg-type]

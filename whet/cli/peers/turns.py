@@ -20,6 +20,7 @@ class Timing:
 
     median: float
     p90: float
+    p99: float
     low: float
     high: float
     """Bounds of the confidence interval of the median."""
@@ -61,6 +62,7 @@ def summarize_turns(turns: Sequence[Sequence[float]]) -> Timing:
     return Timing(
         median=float(np.median(calls)),
         p90=float(np.quantile(calls, 0.9)),
+        p99=float(np.quantile(calls, 0.99)),
         low=low,
         high=high,
         calls=len(calls),

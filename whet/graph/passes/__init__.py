@@ -12,6 +12,7 @@ from whet.graph.graph import Graph
 from whet.graph.passes.expand_composites import expand_composites as expand_composites
 from whet.graph.passes.fold_batch_norm import fold_batch_norm as fold_batch_norm
 from whet.graph.passes.fold_constants import fold_constants as fold_constants
+from whet.graph.passes.fold_empty import fold_empty as fold_empty
 from whet.graph.passes.simplify import simplify as simplify
 from whet.graph.rewrite import everywhere
 from whet.ops.base import Numeric
@@ -29,6 +30,7 @@ def optimize(
     """
     passes: list[tuple[str, Callable[[Graph], Graph]]] = [
         ("fold_constants", fold_constants),
+        ("fold_empty", fold_empty),
         ("simplify", lambda g: simplify(g, numerics)),
     ]
     if numerics == "real":

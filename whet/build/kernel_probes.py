@@ -1,0 +1,175 @@
+"""Probes that are kernels: how much a register tile feels of waits for the caches behind L1.
+
+Rates alone do not say that.  Whether a panel that streams in from the second cache, or from beyond
+it, arrives while a tile computes depends on how far the core looks ahead, on its own prefetching,
+and on what asking for lines ahead of time costs.  So kernels that the analytic models price are
+run where their operands lie near, in the second cache, and beyond it, and the constants are what
+makes the models right about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from whet.build.native import NO_CACHE, build
+from whet.build.probes import Probe
+from whet.core.dtypes import f32
+from whet.core.target import Target
+from whet.core.types import TensorType
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph, make_input
+from whet.ir.program import Buffer
+from whet.ir.tensor import Tensor, compute, placeholder, reduce_axis, sum_
+from whet.ops.matmul import MatMul
+from whet.schedule.contraction import Contraction, find_contraction
+from whet.schedule.kernel import Kernel
+from whet.schedule.model import contraction_costs, contraction_holes
+from whet.schedule.sketch import SKETCHES
+from whet.schedule.work import overlapped
+from whet.tasks.task import Task
+
+NEAR_DEPTH, DEPTH, PAGE_DEPTH = 96, 1008, 1024
+"""Terms of sums whose panels stay in the first cache, of those whose panels do not, and of those
+whose rows lie a page apart."""
+NEAR_TILES, TILES, FAR_TILES, APART_TILES = 64, 12, 4, 2
+"""Tiles that use a panel; those of one from far away are few, so that it is used up fast."""
+FAR = 3
+"""How many times what the second cache holds the weights are that lie beyond it."""
+
+
+WAITS = ("l2_felt", "far_felt", "hinted_felt", "hint_ns", "apart_ns")
+"""The constants that these probes show."""
+
+
+@dataclass(frozen=True, eq=False)
+class TileProbe:
+    """A matrix product with constant weights, and the candidate that computes it."""
+
+    rows: int
+    columns: int
+    depth: int
+    holes: Mapping[str, int]
+    constant: bool = True
+    far: bool = False
+    """Whether every call reads the weights from beyond the second cache."""
+
+    def expected(self, target: Target) -> float:
+        """Nanoseconds that the analytic model expects on one thread."""
+        columns = {name: np.array([value]) for name, value in self.holes.items()}
+        costs = contraction_costs(self.form, target, 1, columns)
+        if self.far:
+            arrival = self.columns * self.depth * f32.itemsize / target.constant("l3_bytes_per_ns")
+            felt = target.constant("hinted_felt" if self.holes["prefetch"] else "far_felt")
+            costs = overlapped(costs, arrival, felt)
+        return float(costs[0])
+
+    @property
+    def form(self) -> Contraction:
+        return _form(self.rows, self.columns, self.depth, constant=self.constant)
+
+    def probe(self, target: Target) -> Probe:
+        """A call of the kernel."""
+
+        def schedule(task: Task, name: str) -> Kernel:
+            sketch = SKETCHES["contraction"]
+            return sketch.lower(sketch.fits(task), self.holes, name)
+
+        executable = build(self.graph, target, 1, NO_CACHE, schedule=schedule)
+        inputs = [np.ones(v.tensor_type.shape, np.float32) for v in self.graph.inputs]
+        out = list(executable(inputs))
+
+        def call() -> None:
+            executable(inputs, out)
+
+        return Probe(call, 1.0)
+
+    @cached_property
+    def graph(self) -> Graph:
+        b = GraphBuilder()
+        left = make_input("a", TensorType((self.rows, self.depth), f32))
+        if not self.constant:
+            right = make_input("b", TensorType((self.depth, self.columns), f32))
+            return Graph((left, right), (b.one(MatMul(), left, right),), ("y",))
+        weights = b.constant(np.ones((self.depth, self.columns), np.float32))
+        return Graph((left,), (b.one(MatMul(), left, weights),), ("y",))
+
+
+def _form(rows: int, columns: int, depth: int, *, constant: bool = True) -> Contraction:
+    """The product as the sketch sees it."""
+    a, b = placeholder((rows, depth), f32, "a"), placeholder((depth, columns), f32, "b")
+    k = reduce_axis(depth, "k")
+    y = compute((rows, columns), lambda i, j: sum_(a[i, k] * b[k, j], k), "y")
+    buffers: dict[Tensor, Buffer] = {t: Buffer(t.name, t.shape, t.dtype) for t in (a, b, y)}
+    found = find_contraction(Task((y,), buffers, frozenset({b} if constant else ()), {}))
+    assert found is not None
+    return found
+
+
+def tile_probes(target: Target) -> dict[str, TileProbe]:
+    """The probes by name: near, from the second cache, from beyond it; without and with hints."""
+    mr, nv, lanes = _best_tile(target)
+    width = nv * lanes
+    panels = max(2, FAR * target.l2_bytes // (DEPTH * width * f32.itemsize))
+
+    def one(tiles: int, together: int, panels: int, depth: int, prefetch: int = 0) -> TileProbe:
+        holes = {
+            "mr": mr, "nv": nv, "lanes": lanes, "tiles_per_block": together,
+            "panels_per_chunk": panels, "pack_b": 0, "prefetch": prefetch, "terms": 0, "skip": 0,
+        }  # fmt: skip
+        return TileProbe(tiles * mr, panels * width, depth, holes)
+
+    far = one(FAR_TILES, FAR_TILES, panels, DEPTH)
+    apart = one(APART_TILES, APART_TILES, -(-PAGE_DEPTH // width), PAGE_DEPTH)
+    apart = replace(apart, columns=PAGE_DEPTH, constant=False)
+    return {
+        "tile_call": one(1, 1, 1, 2),
+        "tile_near": one(NEAR_TILES, 1, 2, NEAR_DEPTH),
+        "tile_l2": one(TILES, TILES, 1, DEPTH),
+        "tile_l2_hinted": one(TILES, TILES, 1, DEPTH, prefetch=1),
+        "tile_far": replace(far, far=True),
+        "tile_far_hinted": replace(far, far=True, holes={**far.holes, "prefetch": 1}),
+        "tile_apart": apart,
+    }
+
+
+def _best_tile(target: Target) -> tuple[int, int, int]:
+    """Rows, vectors and lanes of the register tile that the model prefers."""
+    form = _form(96, 12 * target.lanes(f32.bits), NEAR_DEPTH)
+    holes = contraction_holes(form, target, 1)
+    best = int(np.argmin(contraction_costs(form, target, 1, holes)))
+    mr, nv, lanes = (int(holes[name][best]) for name in ("mr", "nv", "lanes"))
+    return mr, nv, lanes
+
+
+def felt_constants(target: Target, ns: Mapping[str, float]) -> dict[str, float]:
+    """The constants with which the model gives these times, relative to that of the near tile.
+
+    `target` has the rates of the machine.  What a call from Python takes is no part of a kernel.
+    """
+    ns = {name: t - ns["tile_call"] for name, t in ns.items() if name.startswith("tile_")}
+    probes = tile_probes(target)
+    calm = target.calibrated(**dict.fromkeys(WAITS, 0.0))
+    unit = max(1.0, ns["tile_near"] / probes["tile_near"].expected(calm))
+
+    def excess(name: str, known: Target) -> float:
+        """Nanoseconds that a probe takes longer than the model expects."""
+        return ns[name] / unit - probes[name].expected(known)
+
+    def felt(name: str, constant: str, known: Target) -> float:
+        """The constant that explains a probe's excess: the model's time grows with it linearly."""
+        more = probes[name].expected(known.calibrated(**{constant: 1.0}))
+        slope = more - probes[name].expected(known)
+        return excess(name, known) / slope if slope > 0 else 0.0
+
+    found = {"l2_felt": max(0.0, felt("tile_l2", "l2_felt", calm))}
+    known = calm.calibrated(**found)
+    found["hint_ns"] = max(0.0, felt("tile_l2_hinted", "hint_ns", known))
+    known = known.calibrated(**found)
+    found["far_felt"] = max(0.0, felt("tile_far", "far_felt", known))
+    found["hinted_felt"] = max(0.0, felt("tile_far_hinted", "hinted_felt", known))
+    found["apart_ns"] = max(0.0, felt("tile_apart", "apart_ns", known))
+    return found
