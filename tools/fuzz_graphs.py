@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 # Work is split over processes, and the same kernels are chosen on every machine.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["WHET_CALIBRATE"] = "0"
+os.environ["WHET_STRICT"] = "1"  # an unforeseen failure is seen as such
 os.environ["WHET_DB_PATH"] = str(Path(tempfile.gettempdir()) / "whet-fuzz-has-no-records.db")
 
 from tools.graph_fuzz.campaign import Plan, looked_at_again, run_plan

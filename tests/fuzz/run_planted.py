@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["WHET_CALIBRATE"] = "0"
+os.environ["WHET_STRICT"] = "1"  # an unforeseen failure is seen as such
 os.environ["WHET_DB_PATH"] = str(Path(tempfile.gettempdir()) / "whet-fuzz-has-no-records.db")
 
 from tests.fuzz.planted import BUGS, Bug

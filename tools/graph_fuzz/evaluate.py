@@ -28,6 +28,8 @@ TINY = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
 """The distance of the smallest numbers."""
 SMALLEST = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-24, "bf16": 2.0**-126}
 """Below this a function's result may be zero; half precision is computed in f32."""
+UNSTEADY = frozenset(["resize"])
+"""Operators that compute integers by way of fractions, and cut those off: one more or less."""
 PLAIN = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "matmul", "conv",
                    "reduce_sum", "reduce_mean"])  # fmt: skip
 """Arithmetic that is right to the last digit of the smallest numbers."""
@@ -100,7 +102,8 @@ def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[A
         return run_node(node, args, f64)
     results = run_node(node, args, f64)
     computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
-    rounds = noise.everywhere or node.op.name in MIXING or any(np.any(c) for c in computed)
+    inside = node.op.name in MIXING or node.op.name in UNSTEADY
+    rounds = noise.everywhere or inside or any(np.any(c) for c in computed)
     if not rounds:
         return results
     if not isinstance(node.op, Elementwise):  # that rounds its result, and nothing before
@@ -109,6 +112,8 @@ def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[A
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
     if node.op.name in MIXING and results[0].dtype == np.float64:
         results = (_mixed(node, results[0], args, noise),)
+    if node.op.name in UNSTEADY and results[0].dtype.kind in "iu":
+        return tuple(r + noise.rng.integers(0, 2, r.shape).astype(r.dtype) for r in results)
     if node.op.name in CANCELLING and results[0].dtype == np.float64:
         size = np.maximum(1.0, np.abs(args[0])) * CANCELLING[node.op.name]
         results = (_shifted(results[0], size, noise),)

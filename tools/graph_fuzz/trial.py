@@ -24,7 +24,7 @@ from tools.graph_fuzz.peer import AVAILABLE, NoAnswer, peer_results
 from tools.graph_fuzz.targets import compiling_for, find_target
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
-from whet.core.errors import WhetError
+from whet.core.errors import NoCodeError, ScheduleError, WhetError
 from whet.core.types import Array
 from whet.frontend.onnx import import_model
 from whet.frontend.onnx.imported import ImportedModel
@@ -149,6 +149,8 @@ def _run_native(case: Case, judge: _Judge, stage: Stage) -> Outcome:
         return Outcome("outside", str(error), fallbacks=fallbacks)
     except SharedError as error:
         return Outcome("shared", str(error), fallbacks=fallbacks)
+    except (NoCodeError, ScheduleError) as error:  # the planner should have known
+        return _error(error)
     except WhetError as error:
         return Outcome("refused", _reason(error), fallbacks=fallbacks)
     except Exception as error:

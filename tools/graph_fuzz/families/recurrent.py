@@ -10,10 +10,13 @@ from tools.graph_fuzz.growth import Growth, Held, Impossible
 from tools.graph_fuzz.registry import generates
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-FUNCTIONS = ["Relu", "Tanh", "Sigmoid", "HardSigmoid", "Softsign", "Softplus", "Elu", "LeakyRelu",
-             "ThresholdedRelu"]  # fmt: skip
-SCALED = ["ScaledTanh", "Affine"]
-"""Functions whose two numbers have no defaults."""
+FUNCTIONS = (
+    ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus"),
+    ("Elu", "LeakyRelu", "ThresholdedRelu"),
+    ("ScaledTanh", "Affine", "HardSigmoid"),
+)
+"""Functions without a number, with one, with two.  Numbers are always given: implementations do
+not agree on the defaults."""
 
 
 @generates("RNN", "GRU", "LSTM")
@@ -43,10 +46,10 @@ def recurrent(g: Growth, name: str) -> Held | list[Held]:
     given: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "layout": layout}
     if g.draw.chance(0.25):
         count = {"RNN": 1, "GRU": 2, "LSTM": 3}[name] * ways
-        scaled = g.draw.chance(0.25)
-        given["activations"] = [g.draw.pick(SCALED if scaled else FUNCTIONS) for _ in range(count)]
-        if scaled:
-            given["activation_alpha"], given["activation_beta"] = [0.75] * count, [0.5] * count
+        numbers = g.draw.pick([0, 0, 1, 2])
+        given["activations"] = [g.draw.pick(FUNCTIONS[numbers]) for _ in range(count)]
+        for attribute in ("activation_alpha", "activation_beta")[:numbers]:
+            given[attribute] = [g.draw.pick([0.25, 0.5]) for _ in range(count)]
     if g.draw.chance(0.15):
         given["clip"] = 1.5
     if name == "GRU":
