@@ -19,6 +19,8 @@ REDUCTIONS = (
 @generates(*REDUCTIONS)
 def reduction(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name))
+    if name == "ReduceProd":
+        _check_product(g, v)
     if name == "ReduceLogSum":
         v = within(g, v, 0.05, 1e4) if v.dtype.is_float else v
     if not v.dtype.is_float and "Log" in name and (v.array <= 0).any():
@@ -35,6 +37,12 @@ def reduction(g: Growth, name: str) -> Held:
     return g.emit(name, v, given, keepdims=keep, noop_with_empty_axes=noop)
 
 
+def _check_product(g: Growth, v: Held) -> None:
+    """No factors whose product is infinite or zero depending on where one begins."""
+    if g.special and v.dtype.is_float and (np.abs(v.array.astype(np.float64)) > 1e4).any():
+        raise Impossible
+
+
 @generates("ArgMax", "ArgMin")
 def arg_reduction(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name), rank=range(1, 6), where=lambda v: v.size > 0)
@@ -47,6 +55,8 @@ def arg_reduction(g: Growth, name: str) -> Held:
 @generates("CumSum", "CumProd")
 def running(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name), rank=range(1, 6))
+    if name == "CumProd":
+        _check_product(g, v)
     axis = np.asarray(some_axis(g, v.rank), g.draw.pick([i32, i64]).numpy)
     return g.emit(name, v, g.constant(axis), exclusive=g.draw.pick([None, 0, 1]),
                   reverse=g.draw.pick([None, 0, 1]))  # fmt: skip
