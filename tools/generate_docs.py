@@ -18,7 +18,7 @@ from pathlib import Path
 from whet.cli.main import INTERNAL_ERROR, INTERRUPTED
 from whet.core import errors, types
 from whet.core.config import knobs
-from whet.frontend.onnx import binding, control, convert, load, sequence, structure, tensors
+from whet.frontend.onnx import binding, convert, load, loops, sequence, structure, tensors
 from whet.ops import REGISTRY, Op
 from whet.ops.base import NoAlgebra, show_attribute
 from whet.runtime import artifact
@@ -97,7 +97,7 @@ def operator_row(cls: type[Op]) -> tuple[str, ...]:
         f"`{cls.name}`",
         ", ".join(f"`{name}`" for name in cls.inputs),
         ", ".join(f"`{text}`" for text in attributes(cls)),
-        "host" if cls.host else ways[0],
+        "host" if cls.host else ways[0] if ways else "bodies",
         str(laws),
         meaning,
     )
@@ -163,7 +163,8 @@ LIMITS = (
     (tensors.MAX_DENSE_BYTES, "bytes that a sparse tensor may grow to when it is written out"),
     (structure.MAX_DEPTH, "subgraphs inside each other"),
     (convert.MAX_CONVERTED, "nodes, with functions inlined and loops unrolled"),
-    (control.MAX_ROUNDS, "rounds of a `Loop` that is unrolled"),
+    (loops.MAX_UNROLLED, "rounds of a `Loop` that is unrolled"),
+    (loops.MAX_STEPS, "rounds of a `Loop` whose number is known"),
     (sequence.MAX_ITEMS, "tensors in a sequence"),
     (binding.MAX_SPECIALISED_INTEGERS, "integers in an input whose value decides shapes"),
     (binding.MAX_SPECIALISED_FLOATS, "floating-point numbers in such an input"),

@@ -305,6 +305,22 @@ def test_inputs_that_determine_shapes_are_guarded(notes: list[str]) -> None:
     assert len(notes) == 1
 
 
+SCALE = """g (float[1, 1, 2, 2] x, float[4] s) => (float[A, B, C, D] y) { y = Resize(x, , s) }"""
+
+
+def test_guards_hold_for_any_array_of_the_same_value(notes: list[str]) -> None:
+    s = np.array([1, 1, 2, 2], np.float32)
+    f = whet.compile(model_of(SCALE), {"s": s}, note=notes.append)
+    x, out = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), np.empty((1, 1, 4, 4), np.float32)
+    expected = f(x, s)
+    for given in (s.copy(), np.repeat(s, 3)[::3], s[::-1].copy()[::-1]):
+        assert np.array_equal(f(x, given), expected)
+    assert f(x, s, out=out) is out
+    assert np.array_equal(out, expected)
+    assert np.array_equal(f(x=x, s=s), expected)
+    assert not notes
+
+
 def test_a_stored_model_keeps_its_guards(tmp_path: Path, notes: list[str]) -> None:
     x = np.arange(12, dtype=np.float32).reshape(2, 6)
     f = whet.compile(model_of(RESHAPE), {"s": np.array([3, 4])}, note=notes.append)

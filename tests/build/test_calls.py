@@ -21,6 +21,7 @@ from whet.graph.graph import Graph, Value
 from whet.graph.interpret import interpret
 from whet.ops.activation import Relu
 from whet.ops.arithmetic import Add, Div, Maximum, Minimum, Mod, Mul
+from whet.ops.control import op_body
 from whet.ops.conv import Conv
 from whet.ops.gather import Gather
 from whet.ops.host import NonZero
@@ -28,7 +29,7 @@ from whet.ops.logic import Less, LogicalAnd
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Transpose
 from whet.ops.reduce import ReduceSum
-from whet.ops.scan import OpBody, Scan
+from whet.ops.scan import Scan
 
 
 def graph_of(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:
@@ -225,7 +226,7 @@ def test_bodies_are_compiled(shape: tuple[int, ...]) -> None:
     b = GraphBuilder()
     state = TensorType(shape, f32)
     x, s = b.input("x", TensorType((7, *shape), f32)), b.input("s", state)
-    scan = Scan(OpBody(Add(), (state, state)), 7, 1, (0,))
+    scan = Scan(op_body(Add(), state, state), 7, 1, (0,))
     outputs = b.results(scan, s, x)
     graph = graph_of(outputs, [x, s])
     rng = np.random.default_rng(0)

@@ -165,7 +165,7 @@ def test_conversions_read_the_callers_array() -> None:
 
 
 def planned(graph: Graph, threads: int) -> list[Step]:
-    return graph_steps(graph, TARGET, threads, "real")[0]
+    return [step for step, _ in graph_steps(graph, TARGET, threads, "real")[0]]
 
 
 def test_many_images_are_converted_where_they_are_used() -> None:

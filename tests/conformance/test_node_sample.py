@@ -19,7 +19,7 @@ def test_a_sample_of_the_node_tests():
         if zlib.crc32(case.name.encode()) % SHARE == 0:
             status, detail = run_case(case)
             counts[status] += 1
-            if status not in ("pass", "unsupported"):
+            if status not in ("pass", "unsupported", "deliberate"):
                 problems.append(f"{status} {case.name}: {detail}")
     assert not problems
     assert counts["pass"] >= FLOOR, counts

@@ -61,15 +61,15 @@ def test_a_function_that_calls_itself():
 
 
 def test_operators_without_a_mapping_are_inlined_from_their_declared_body():
-    assert ("", "MeanVarianceNormalization") not in CONVERTERS
+    assert ("", "HannWindow") not in CONVERTERS
     made = model(
-        [node("MeanVarianceNormalization", "x", "y", axes=[1])],
+        [node("HannWindow", "size", "window"), node("Mul", "x window", "y")],
         [tensor("x", [2, 2])],
         [tensor("y")],
+        {"size": np.array(2)},
     )
     (y,) = run(made, x=X)
-    mean, deviation = X.mean(1, keepdims=True), X.std(1, keepdims=True)
-    np.testing.assert_allclose(y, (X - mean) / deviation, rtol=1e-5)
+    np.testing.assert_allclose(y, X * [0, 1], atol=1e-6)
 
 
 def test_bodies_that_depend_on_the_types_of_the_inputs():

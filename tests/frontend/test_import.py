@@ -210,25 +210,65 @@ def test_element_types_behind_an_unsupported_node_are_known_where_the_operator_s
     ]
 
 
-@pytest.mark.parametrize(
-    ("output", "values", "message"),
-    [
-        (tensor("y", [2, 3], I64), (), r"declares 'y' as i64\[2, 3\], but it is f32\[2, 3\]"),
-        (tensor("y", [2]), (), r"declares 'y' as f32\[2\], but it is f32\[2, 3\]"),
-        (tensor("y", [2, 4]), (), r"declares 'y' as f32\[2, 4\]"),
-        (tensor("y"), (tensor("h", [9, 3]),), r"declares 'h' as f32\[9, 3\], but"),
-    ],
-)
-def test_declared_types_that_contradict_the_inferred_ones(output, values, message):
-    made = model(
+def declaring(output: onnx.ValueInfoProto, *values: onnx.ValueInfoProto) -> onnx.ModelProto:
+    """y = abs(h), h = -x with x: f32[2, 3], and what is declared of y and of h."""
+    return model(
         [node("Neg", "x", "h"), node("Abs", "h", "y")],
         [tensor("x", [2, 3])],
         [output],
         values=values,
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (declaring(tensor("y", [2, 3], I64)), r"'y' as i64\[2, 3\], but it is f32\[2, 3\]"),
+        (declaring(tensor("y"), tensor("h", [9], I64)), r"'h' as i64\[9\], but it is f32\[2, 3\]"),
+    ],
+)
+def test_declared_element_types_that_contradict_the_inferred_ones(made, message):
     with pytest.raises(ModelError, match=message) as raised:
         import_model(made)
     assert raised.value.code == "WH2003"
+
+
+@pytest.mark.parametrize(
+    ("made", "notes"),
+    [
+        (declaring(tensor("y", [2])), ["'y' as f32[2], but it is f32[2, 3]"]),
+        (declaring(tensor("y", [2, 4])), ["'y' as f32[2, 4], but it is f32[2, 3]"]),
+        (declaring(tensor("y"), tensor("h", [9, 3])), ["'h' as f32[9, 3], but it is f32[2, 3]"]),
+        (
+            declaring(tensor("y", [1, "seqlen"]), tensor("h", [1])),
+            [
+                "'y' as f32[1, seqlen], but it is f32[2, 3]",
+                "'h' as f32[1], but it is f32[2, 3]",
+            ],
+        ),
+    ],
+)
+def test_declared_shapes_that_contradict_the_inferred_ones_are_noted(made, notes):
+    heard: list[str] = []
+    imported = import_model(made, note=heard.append)
+    assert heard == [f"the model declares {text}" for text in notes]
+    assert imported.notes == tuple(heard)
+    (y,) = call(imported, x=np.full((2, 3), -2, np.float32))
+    np.testing.assert_array_equal(y, np.full((2, 3), 2, np.float32))
+
+
+def test_many_stale_shapes_inside_a_model_are_one_note():
+    nodes = [node("Neg", f"h{n}", f"h{n + 1}") for n in range(5)]
+    stale = [tensor(f"h{n}", [7]) for n in range(1, 5)]
+    made = model(nodes, [tensor("h0", [2])], [tensor("h5")], values=stale)
+    assert import_model(made).notes == (
+        "the model declares 'h1' as f32[7], but it is f32[2]; likewise 3 other values inside it",
+    )
+
+
+def test_inputs_that_contradict_their_declaration_are_refused():
+    with pytest.raises(UsageError, match=r"input 'x' is f32\[2, 3\], the given shape is \[2, 4\]"):
+        import_model(declaring(tensor("y")), {"x": (2, 4)})
 
 
 def test_declared_symbols_are_no_contradiction():

@@ -62,21 +62,51 @@ def test_sizes(mode: str, kind: str, same_as_onnxruntime: Compare) -> None:
         )
 
 
-@pytest.mark.parametrize("kind", ["half_pixel", "pytorch_half_pixel", "asymmetric"])
+@pytest.mark.parametrize("kind", [*COORDINATES, "tf_half_pixel_for_nn"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-def test_scales(mode: str, kind: str, same_as_onnxruntime: Compare) -> None:
+def test_scales_between_two_extents(mode: str, kind: str, same_as_onnxruntime: Compare) -> None:
     rng = np.random.default_rng(len(mode) + len(kind))
-    for opset in (11, 13, 18, 19):
+    opsets = {"half_pixel_symmetric": [19] * 4, "tf_half_pixel_for_nn": [11] * 4}
+    for opset, rounding in zip(opsets.get(kind, [11, 13, 18, 19]), NEAREST):
         x = random_image(rng)
-        scales = constant([1, 1, *rng.uniform(0.4, 2.6, 2)], np.float32)
+        scales = constant([1, 1, *rng.uniform(1.3, 2.6, 2) ** rng.choice([-1, 1], 2)], np.float32)
+        crop = [0, 0, 0.13, -0.21, 1, 1, 0.87, 1.18] if kind == "tf_crop_and_resize" else []
         same_as_onnxruntime(
             "Resize",
-            [x, constant([], np.float32), scales],
+            [x, constant(crop, np.float32), scales],
             opset,
             atol=1e-4,
             mode=mode,
             coordinate_transformation_mode=kind,
+            nearest_mode=rounding,
         )
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+@pytest.mark.parametrize("kind", ["half_pixel_symmetric", "align_corners", "half_pixel"])
+def test_aspect_ratios_between_two_extents(
+    kind: str, policy: str, same_as_onnxruntime: Compare
+) -> None:
+    rng = np.random.default_rng(len(policy) * len(kind))
+    for mode in ("nearest", "linear", "cubic"):
+        for antialias in {0, int(mode != "nearest")}:
+            x = random_image(rng)
+            sizes = constant(rng.integers(2, 14, 2), np.int64)
+            same_as_onnxruntime("Resize", [x, None, None, sizes], atol=1e-4, axes=[2, 3],
+                                coordinate_transformation_mode=kind, mode=mode,
+                                antialias=antialias, keep_aspect_ratio_policy=policy)  # fmt: skip
+
+
+@pytest.mark.parametrize("scales", [(1.1, 1.2), (1.1, 2.0), (1.0, 0.7)])
+def test_axes_that_keep_their_extent(
+    scales: tuple[float, float], same_as_onnxruntime: Compare
+) -> None:
+    x = np.random.default_rng(4).standard_normal((1, 2, 5, 4)).astype(np.float32)
+    given = [x, None, constant([1, 1, *scales], np.float32)]
+    for mode in ("nearest", "linear", "cubic"):
+        same_as_onnxruntime("Resize", given, atol=1e-4, mode=mode)
+    for mode in ("linear", "cubic"):
+        same_as_onnxruntime("Resize", given, atol=1e-4, mode=mode, antialias=1)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
@@ -121,7 +151,33 @@ def test_integers_are_interpolated_and_cut_off(same_as_onnxruntime: Compare) -> 
     same_as_onnxruntime("Resize", [x, None, None, sizes], atol=1, mode="linear")
 
 
+def test_averages_of_integers_are_rounded(same_as_onnxruntime: Compare) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (1, 1, 9, 4)).astype(np.int32)
+    sizes = constant([1, 1, 4, 4], np.int64)
+    same_as_onnxruntime("Resize", [x, None, None, sizes], mode="linear", antialias=1)
+
+
 # ------------------------------------------------------------------------------------ tables
+@pytest.mark.parametrize("factor", [1.7, 0.6, 2.0])
+def test_aligned_corners_stay_on_the_corners(factor: float) -> None:
+    axis = AxisScale(9, int(9 * factor), factor)
+    x = coordinates(axis, "align_corners")
+    assert (x[0], x[-1]) == (0, 8)
+
+
+def test_coordinates_that_rounding_moved_off_a_tie_are_ties() -> None:
+    """2 / (4 / 7) is 3.5, and 3.4999998 in f32."""
+    axis = AxisScale(7, 4, 4 / 7)
+    assert coordinates(axis, "asymmetric")[2] < 3.5
+    assert nearest_table(axis, "asymmetric", "round_prefer_ceil").positions[2] == 4
+    assert nearest_table(axis, "asymmetric", "round_prefer_floor").positions[2] == 3
+
+
+def test_a_factor_of_one_moves_nothing() -> None:
+    axis = AxisScale(4, 4, 1.0)
+    np.testing.assert_array_equal(coordinates(axis, "tf_half_pixel_for_nn"), range(4))
+
+
 def test_half_pixel_coordinates_are_symmetric() -> None:
     axis = AxisScale(4, 8, 2.0)
     x = coordinates(axis, "half_pixel")

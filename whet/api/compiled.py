@@ -85,7 +85,7 @@ class CompiledModel:
         if not by_name and first.fits_plainly(arrays):
             # The usual call by a short way: everything else costs microseconds.
             targets = None if out is None else _targets(first, out)
-            results = first(arrays, targets)
+            results = first.run_plainly(arrays, targets)
         else:
             results = tuple(self.results(*arrays, out=out, **by_name).values())
         return results[0] if len(results) == 1 else results

@@ -53,19 +53,39 @@ class Program:
         in_order = [p.structure for p in s.arguments] == list(range(len(s.inputs)))
         out_order = [p.structure for p in s.results] == list(range(len(s.outputs)))
         known = all(None not in spec.shape for spec in s.inputs)
-        if self.rest is not None or s.guards or not (in_order and out_order and known):
+        if self.rest is not None or not (in_order and out_order and known):
             return None
         return tuple((spec.dtype.numpy, spec.shape) for spec in s.inputs)  # type: ignore[misc]
 
+    @cached_property
+    def guarded(self) -> tuple[tuple[int, bytes], ...]:
+        """The positions and bytes of inputs that must have one value."""
+        guards = self.signature.guards
+        return tuple(
+            (n, guards[spec.name].tobytes())
+            for n, spec in enumerate(self.signature.inputs)
+            if spec.name in guards
+        )
+
     def fits_plainly(self, arrays: Sequence[Any]) -> bool:
-        """Whether the executable can be called with these arrays as they are."""
+        """Whether the executable can be called with these arrays, as they are, but for guarded
+        ones, which it does not take."""
         types = self.plain_types
         if types is None or len(types) != len(arrays):
             return False
         for array, (dtype, shape) in zip(arrays, types):
             if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
                 return False
-        return True
+        # Equal bytes are equal values; equal values of other bytes take the long way.
+        return all(arrays[n].tobytes() == value for n, value in self.guarded)
+
+    def run_plainly(
+        self, arrays: Sequence[Array], out: Sequence[Array] | None
+    ) -> tuple[Array, ...]:
+        """The results of arrays that fit."""
+        if self.guarded:
+            arrays = self.signature.unguarded(arrays)
+        return self(arrays, out)
 
     @cached_property
     def target_types(self) -> tuple[tuple[Any, Shape], ...] | None:

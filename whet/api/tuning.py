@@ -78,17 +78,20 @@ def weighted_tasks(
     Last come those that would replace others if they turned out to be faster.
     """
     pairs = [graph_steps(graph, target, threads, numerics, evidence) for graph in graphs]
-    used = _counted([steps for steps, _ in pairs])
+    used = _counted([used for used, _ in pairs])
     keys = {w.task.key for w in used}
     others = [w for w in _counted([others for _, others in pairs]) if w.task.key not in keys]
     return [*used, *(replace(w, alternative=True) for w in others)]
 
 
-def _counted(steps: Sequence[Sequence[Step]]) -> list[WeightedTask]:
-    """The distinct tasks of the steps of several graphs."""
-    first = {s.key: s for graph in reversed(steps) for s in reversed(graph)}
-    counts = [Counter(s.key for s in graph) for graph in steps]
-    order = dict.fromkeys(s.key for graph in steps for s in graph)
+def _counted(steps: Sequence[Sequence[tuple[Step, int]]]) -> list[WeightedTask]:
+    """The distinct tasks of the steps of several graphs, each of which runs so many times."""
+    first = {s.key: s for graph in reversed(steps) for s, _ in reversed(graph)}
+    counts = [Counter[str]() for _ in steps]
+    for count, found in zip(counts, steps, strict=True):
+        for step, times in found:
+            count[step.key] += times
+    order = dict.fromkeys(s.key for graph in steps for s, _ in graph)
     same = Counter(first[key].name for key in order)
     return [
         WeightedTask(

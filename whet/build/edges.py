@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from whet.build.placement import Storage
-from whet.build.plan import AnyStep, LoopStep, Step
+from whet.build.plan import AnyStep, Step
 from whet.build.prices import Price
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
@@ -80,7 +80,7 @@ def _joined(first: Step, step: Step, last: Step) -> Step:
 
 
 def _storages(step: AnyStep) -> set[Storage]:
-    return set(step.storages if isinstance(step, LoopStep) else step.storages.values())
+    return set(step.storages.values() if isinstance(step, Step) else step.storages)
 
 
 def _source(copy: Step) -> Storage:

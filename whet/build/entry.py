@@ -1,4 +1,4 @@
-"""The entry point of a segment: native code that calls all its kernels."""
+"""Routines of a segment: native code that calls kernels, for the segment and for each body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ class TableCall:
     start: int
 
 
-def entry_ir(name: str, calls: Sequence[TableCall], forwarded: Sequence[tuple[int, int]]) -> str:
+@dataclass(frozen=True, slots=True)
+class FlowCall:
+    """A loop or branch, which finds its parameters itself."""
+
+    name: str
+
+
+def routine_ir(
+    name: str,
+    calls: Sequence[TableCall | FlowCall],
+    forwarded: Sequence[tuple[int, int]],
+    linkage: str = "",
+) -> str:
     """`void @NAME(ptr table, ptr arrays)`.
 
     It copies the caller's arrays into the table, array number n to every position that is
@@ -29,16 +41,17 @@ def entry_ir(name: str, calls: Sequence[TableCall], forwarded: Sequence[tuple[in
             f"  store ptr %array{number}, ptr %to{number}, align 8",
         ]
     for number, call in enumerate(calls):
+        if isinstance(call, FlowCall):
+            lines.append(f"  call void @{call.name}(ptr %table)")
+            continue
         lines += [
             f"  %t{number} = getelementptr ptr, ptr %table, i64 {call.start}",
             f"  call void @{call.symbol}(ptr %t{number})",
         ]
-    declarations = [f"declare void @{s}(ptr)" for s in dict.fromkeys(c.symbol for c in calls)]
-    return "\n".join([
-        *declarations,
-        f"define void @{name}(ptr %table, ptr %arrays) nounwind {{",
-        *lines,
-        "  ret void",
-        "}",
-        "",
-    ])  # fmt: skip
+    head = f"define {linkage} void @{name}(ptr %table, ptr %arrays) nounwind {{"
+    return "\n".join([head, *lines, "  ret void", "}", ""])
+
+
+def declarations(symbols: Sequence[str]) -> str:
+    """The kernels that routines call, each declared once."""
+    return "\n".join(f"declare void @{s}(ptr)" for s in dict.fromkeys(symbols))

@@ -6,7 +6,6 @@ owner, where a damaged entry counts as absent.
 
 from __future__ import annotations
 
-import bisect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -61,6 +60,8 @@ class SegmentImage:
     """The small constants in the order in which kernels read them, as bytes."""
     shared: Mapping[str, Array] = field(default_factory=dict)
     """The bytes of large constants by their keys, in the order of their numbers."""
+    watched: tuple[str, ...] = ()
+    """The names of what has a status, by its number."""
 
     @property
     def constant_bytes(self) -> int:
@@ -78,16 +79,6 @@ class SegmentImage:
             "array": lambda at: 0,
         }
         return [places[s.kind](s.at) for s in self.slots]
-
-    @property
-    def watched(self) -> tuple[str, ...]:
-        """The names of the calls that have a status, by its number."""
-        starts = [call.start for call in self.calls]
-        return tuple(
-            self.calls[bisect.bisect_right(starts, position) - 1].name
-            for position, slot in enumerate(self.slots)
-            if slot.kind == "status"
-        )
 
 
 def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
@@ -113,6 +104,7 @@ def store_image(image: SegmentImage, cache: FileCache, key: str) -> SegmentImage
         "constant_bytes": image.constants.size,
         "checksum": checksum(image.constants),
         "shared": list(image.shared),
+        "watched": list(image.watched),
         "lengths": [len(o) for o in image.objects],
     }
     text = json.dumps(head).encode()
@@ -149,6 +141,7 @@ def load_image(cache: FileCache, key: str) -> SegmentImage | None:
         head["arena_bytes"],
         constants,
         shared,
+        tuple(head["watched"]),
     )
 
 

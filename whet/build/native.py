@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from whet.build.bodies import with_compiled_body
+from whet.build.bodies import with_compiled_bodies
 from whet.build.executable import LoneStep, NativeExecutable, NativeStep
 from whet.build.image import load_image, store_image
 from whet.build.keys import build_key
@@ -121,4 +121,4 @@ class _Builder:
         return NativeExecutable(graph, tuple(steps), reasons)
 
     def lone(self, node: Node) -> LoneStep:
-        return LoneStep(with_compiled_body(node, self.build), node)
+        return LoneStep(with_compiled_bodies(node, self.build), node)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from whet.build.control import ControlStep, control_steps
 from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
 from whet.build.prices import Price
@@ -13,6 +14,7 @@ from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.ops.control import Control
 from whet.schedule.attention import find_attention
 from whet.tasks.expressions import (
     canonical,
@@ -70,7 +72,7 @@ class LoopStep:
         return program_key(self.program)
 
 
-AnyStep = Step | LoopStep
+AnyStep = Step | LoopStep | ControlStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,14 @@ def make_plan(graph: Graph, price: Price) -> Plan:
         for v in placement.arriving
         if v.tensor_type.size
     ]
-    steps += [step for group in groups for step in _group_steps(graph, group, placement)]
+    for group in groups:
+        first = group.nodes[0]
+        if isinstance(first.op, Control):
+            name = graph.names.get(first, first.op.name)
+            inner = lambda body: make_plan(body, price)
+            steps += control_steps(first, placement, name, inner, _copy_step)
+        else:
+            steps += group_steps(graph, group, placement)
     steps += [
         _copy_step(placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
@@ -116,7 +125,8 @@ def make_plan(graph: Graph, price: Price) -> Plan:
     return Plan(graph, tuple(steps), placement, tuple(others))
 
 
-def _group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+    """The steps of a group: one, or one for every phase of its only stage."""
     name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     nodes = tuple(group.nodes)
     if group.opaque:
@@ -239,12 +249,12 @@ def _rows_kept(
     merged = Group([node for group in chain for node in group.nodes])
     if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in chain[-1].nodes):
         return None
-    together = _group_steps(graph, merged, placement)
+    together = group_steps(graph, merged, placement)
     if len(together) != 1 or not isinstance(together[0], Step):
         return None
     if find_attention(together[0].task) is None:
         return None
-    steps = [s for group in chain for s in _group_steps(graph, group, placement)]
+    steps = [s for group in chain for s in group_steps(graph, group, placement)]
     apart = [s for s in steps if isinstance(s, Step)]
     return (together[0], apart) if len(apart) == len(steps) else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from whet.build.control import ControlStep
 from whet.build.edges import join_edges
 from whet.build.kernels import KernelMaker
 from whet.build.plan import AnyStep, Plan, Step, make_plan
@@ -53,6 +54,8 @@ def plan_pieces(
 
 def possible_steps(step: AnyStep, maker: KernelMaker) -> list[AnyStep]:
     """The step if it has a kernel, else its stages one by one; NoCodeError if these have none."""
+    if isinstance(step, ControlStep):
+        return [replace(step, bodies=tuple(_possible_plan(p, maker) for p in step.bodies))]
     try:
         maker.make(step)
         return [step]
@@ -63,3 +66,9 @@ def possible_steps(step: AnyStep, maker: KernelMaker) -> list[AnyStep]:
     for part in parts:
         maker.make(part)
     return [*parts]
+
+
+def _possible_plan(plan: Plan, maker: KernelMaker) -> Plan:
+    """The plan of a body with steps that all have kernels."""
+    joined = join_edges(plan.steps, maker.prices)
+    return replace(plan, steps=tuple(s for step in joined for s in possible_steps(step, maker)))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from whet.build.bodies import body_graphs
 from whet.codegen.llvm.support import has_code
 from whet.core.caching import FileCache
 from whet.core.types import TensorType
 from whet.graph.graph import Graph, Node
-from whet.ops.scan import Scan
 
 
 def why_not_native(node: Node) -> str | None:
     """Why a node cannot be part of a native segment, or None if it can."""
+    inner = body_graphs(node)
     if node.op.host:
-        return "the shape of its result depends on data"
-    if isinstance(node.op, Scan):
-        return "its body is native code, which runs once per step"
-    if node.op.compute is None and node.op.program is None:
+        note = ", and its body is compiled on its own" if inner else ""
+        return f"the shape of its result depends on data{note}"
+    for body in inner.values():
+        for part in body.graph.nodes:
+            reason = why_not_native(part)
+            if reason is not None:
+                return f"its body is compiled on its own, because of {part.op.name}: {reason}"
+    if node.op.compute is None and node.op.program is None and not inner:
         return "it has neither tensor expressions nor loops"
     for t in (v.type for v in (*node.inputs, *node.results)):
         if not has_code(t.dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whet.build.control import inner_steps, other_steps
 from whet.build.kernels import KernelMaker
 from whet.build.plan import Step
 from whet.build.planning import plan_graph
@@ -19,11 +20,12 @@ def graph_steps(
     threads: int,
     numerics: Numeric,
     evidence: Evidence = no_evidence,
-) -> tuple[list[Step], list[Step]]:
-    """The steps of a graph that have a task, in the order in which they run, and those of other
-    plans, which were expected to take longer."""
+) -> tuple[list[tuple[Step, int]], list[tuple[Step, int]]]:
+    """The steps of a graph that have a task, in the order in which they run and how often, and
+    those of other plans, which were expected to take longer."""
     schedule = default_schedule(target, threads, numerics)
     maker = KernelMaker(target, schedule, threads, numerics, evidence=evidence)
     _, plans, _ = plan_graph(expand_composites(graph), maker)
-    steps = [s for plan in plans.values() for s in plan.steps if isinstance(s, Step)]
-    return steps, [s for plan in plans.values() for s in plan.others]
+    used = [pair for plan in plans.values() for s in plan.steps for pair in inner_steps(s)]
+    others = [pair for plan in plans.values() for pair in other_steps(plan)]
+    return [(s, n) for s, n in used if isinstance(s, Step)], others

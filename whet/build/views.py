@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whet.build.control import inner_steps
 from whet.build.kernels import KernelMaker, NativeKernel, object_job
-from whet.build.plan import AnyStep, LoopStep
+from whet.build.plan import LoopStep, Step
 from whet.build.planning import plan_graph
 from whet.codegen.llvm.compile import emit_assembly
 from whet.core.target import Target
@@ -23,7 +24,7 @@ class KernelView:
     """One kernel and the calls that use it."""
 
     kernel: NativeKernel
-    step: AnyStep
+    step: Step | LoopStep
     names: tuple[str, ...]
     """What the model calls the nodes that it computes, one per call."""
     target: Target
@@ -84,7 +85,7 @@ def kernel_views(
     schedule = default_schedule(target, threads, numerics)
     maker = KernelMaker(target, schedule, threads, numerics)
     _, plans, _ = plan_graph(graph, maker)
-    steps = [step for plan in plans.values() for step in plan.steps]
+    steps = [s for plan in plans.values() for step in plan.steps for s, _ in inner_steps(step)]
     names: dict[str, list[str]] = {}
     for step in steps:
         names.setdefault(step.key, []).append(step.name)

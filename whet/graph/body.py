@@ -1,4 +1,4 @@
-"""Graphs as attributes of operators: the step of a `scan`."""
+"""Graphs as attributes of operators: the step of a `scan`, the sides of a `branch`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from whet.graph.graph import (
     Constant,
     Graph,
     Input,
+    Node,
     Value,
     apply,
     make_input,
@@ -118,16 +119,30 @@ def close_body(
     )
     outside = tuple(v for v in read if v not in inside and not _is_small_constant(v))
     names = [*(f"x{n}" for n in range(len(inputs))), *(f"c{n}" for n in range(len(outside)))]
-    given = (*inputs, *outside)
+    kept = [node for node in nodes if node.results[0] in inside]
+    return _body((*inputs, *outside), names, kept, outputs), outside
+
+
+def whole_body(inputs: Sequence[Input], outputs: Sequence[Value]) -> GraphBody:
+    """The body from inputs to outputs, with all that it computes and all constants inside.
+
+    This is for bodies that may not run at all, such as those of a branch.
+    """
+    names = [f"x{n}" for n in range(len(inputs))]
+    return _body(inputs, names, topological(outputs), outputs)
+
+
+def _body(
+    given: Sequence[Value], names: Sequence[str], nodes: Sequence[Node], outputs: Sequence[Value]
+) -> GraphBody:
+    """The nodes as a graph whose inputs have these names and stand for the given values."""
     own = tuple(make_input(name, v.tensor_type) for name, v in zip(names, given, strict=True))
     replaced: dict[Value, Value] = dict(zip(given, own, strict=True))
     for node in nodes:
-        if node.results[0] in inside:
-            made = apply(node.op, *(replaced.get(v, v) for v in node.inputs))
-            replaced.update(zip(node.results, made, strict=True))
+        made = apply(node.op, *(replaced.get(v, v) for v in node.inputs))
+        replaced.update(zip(node.results, made, strict=True))
     results = tuple(replaced.get(v, v) for v in outputs)
-    graph = Graph(own, results, tuple(f"y{n}" for n in range(len(results))))
-    return GraphBody(graph), outside
+    return GraphBody(Graph(own, results, tuple(f"y{n}" for n in range(len(results)))))
 
 
 def _is_small_constant(value: Value) -> bool:

@@ -66,10 +66,11 @@ class GraphBuilder:
 def fold_node(node: Node) -> tuple[Constant, ...] | None:
     """The node's results as constants, or None if it cannot or should not be folded.
 
-    Not folded: random numbers, non-constant inputs, and results that are large and larger
-    than what they are computed from (an expanded constant would bloat the artifact).
+    Not folded: random numbers, loops of unknown length, non-constant inputs, and results that
+    are large and larger than what they are computed from (an expanded constant would bloat the
+    artifact).
     """
-    if not node.op.deterministic or not all(isinstance(v, Constant) for v in node.inputs):
+    if not node.op.folds or not all(isinstance(v, Constant) for v in node.inputs):
         return None
     if not node.op.host:
         size = sum(v.tensor_type.nbytes for v in node.results)

@@ -385,6 +385,27 @@ def _scan(e: Emitter, node: Any, inputs: list[str]) -> Names:
     )  # fmt: skip
 
 
+@_exports("branch")
+def _branch(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    then, other = (
+        e.body(graph, dict(zip(graph.inputs, inputs[1:]))) for graph in bodies(node.op).values()
+    )
+    return e.emit("If", inputs[:1], len(node.results), then_branch=then, else_branch=other)
+
+
+@_exports("while_loop", "collecting_loop")
+def _open_loop(e: Emitter, node: Any, inputs: list[str]) -> Names:
+    """An ONNX body also takes the number of its round and the condition."""
+    op, graph = node.op, bodies(node.op)["body"]
+    whole: dict[Value, str] = dict(zip(graph.inputs[op.states :], inputs[1 + op.states :]))
+    going = make_input("going", graph.outputs[0].tensor_type)
+    inner = Graph((going, *graph.inputs), graph.outputs, graph.output_names, graph.names)
+    return e.emit(
+        "Loop", ["", *inputs[: 1 + op.states]], len(node.results),
+        body=e.body(_with_counter(inner, 0), whole),
+    )  # fmt: skip
+
+
 def _with_counter(graph: Graph, position: int) -> Graph:
     """The body with an input that it does not read at this position: the step's number."""
     counter = make_input("step", TensorType((), i64))

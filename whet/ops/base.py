@@ -8,7 +8,8 @@ its input values is a node of a graph.  One class holds everything whet knows of
     compute    the result as tensor expressions: what kernels are generated from,
       or expand   the result in terms of simpler operators,
       or program  the result as loops, for what no tensor expression can say (sort, scatter),
-      or host = True   for results whose shape depends on data
+      or host = True   for results whose shape depends on data,
+      or `Control` as its base (whet.ops.control) for what runs bodies and cannot be expanded
     axioms     its algebra, or why it has none
     samples    instances with input types, for tests, the generator and the documentation
     sample     a random such instance
@@ -197,6 +198,11 @@ class Op:
     program: Callable[..., Program] | None = None
     samples: Callable[[], tuple[Sample, ...]]
     sample: Callable[[np.random.Generator], Sample]
+
+    @property
+    def folds(self) -> bool:
+        """Whether a node of constants alone is computed while a graph is built."""
+        return self.deterministic
 
     def infer_types(self, types: tuple[TensorType, ...]) -> tuple[OutputType, ...]:
         """Output types, always as a tuple."""

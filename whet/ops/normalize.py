@@ -20,19 +20,26 @@ from whet.ops.reduce import ReduceMean
 _COMPOSITE = NoAlgebra("its algebra is that of the operators it expands into")
 
 
-def standardize(
-    b: Builder, x: Any, axes: tuple[int, ...], epsilon: float, *, centre: bool = True
-) -> tuple[Any, Any, Any]:
-    """x with mean 0 and variance 1 along the axes, its mean, and 1 / its standard deviation.
+def moments(b: Builder, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """The mean along the axes, x less its mean, and the variance, all with the axes kept.
 
-    Without `centre` the mean is left as it is, and the root of the mean square takes the place
-    of the standard deviation.
+    The variance is the mean square of the distances: mean(x^2) - mean(x)^2 would be the
+    difference of two large numbers where the mean is large, and lose all digits.
     """
     mean = b(ReduceMean(axes, keepdims=True), x)
-    centred = b(Sub(), x, mean) if centre else x
-    variance = b(ReduceMean(axes, keepdims=True), b(Mul(), centred, centred))
-    scale = b(Reciprocal(), b(Sqrt(), b(Add(), variance, scalar(b, epsilon, x))))
+    centred = b(Sub(), x, mean)
+    return mean, centred, b(ReduceMean(axes, keepdims=True), b(Mul(), centred, centred))
+
+
+def standardize(b: Builder, x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
+    """x with mean 0 and variance 1 along the axes, its mean, and 1 / its standard deviation."""
+    mean, centred, variance = moments(b, x, axes)
+    scale = _inverse_root(b, variance, epsilon)
     return b(Mul(), centred, scale), mean, scale
+
+
+def _inverse_root(b: Builder, square: Any, epsilon: float) -> Any:
+    return b(Reciprocal(), b(Sqrt(), b(Add(), square, scalar(b, epsilon, square))))
 
 
 def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
@@ -174,7 +181,9 @@ class RMSNorm(Op):
         t = b.type(x)
         inner = compute_dtype(t.dtype)
         axes = tuple(range(self.axis, t.rank))
-        normal, _, _ = standardize(b, converted(b, x, inner), axes, self.epsilon, centre=False)
+        wide = converted(b, x, inner)
+        square = b(ReduceMean(axes, keepdims=True), b(Mul(), wide, wide))
+        normal = b(Mul(), wide, _inverse_root(b, square, self.epsilon))
         return converted(b, b(Mul(), normal, converted(b, scale, inner)), t.dtype)
 
     axioms = _COMPOSITE

@@ -26,6 +26,9 @@ Coordinates = Literal[
     "tf_crop_and_resize",
 ]
 NearestMode = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+TIE = 1e-6
+"""How close to the middle between two neighbours a coordinate counts as the middle: rounding
+has moved it (2 / (4 / 7) is 3.4999998 in f32).  ONNX Runtime has the same bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,43 +67,49 @@ class AxisTable:
 
 
 def coordinates(axis: AxisScale, kind: Coordinates) -> Array:
-    """The (fractional) input coordinate of every output position."""
+    """The (fractional) input coordinate of every output position.
+
+    A factor of 1 leaves an axis as it is, where `tf_half_pixel_for_nn` would move it by half a
+    position; only a crop is one for every factor.
+    """
     x = np.arange(axis.new, dtype=np.float32)
     factor, half = np.float32(axis.factor), np.float32(0.5)
     last = np.float32(axis.old - 1)
-    # The new length before it is cut to a whole number of positions.
-    length = np.float32(axis.factor * axis.old)
+    if kind == "tf_crop_and_resize":
+        start, end = np.float32(axis.start), np.float32(axis.end)
+        if axis.new == 1:
+            return np.full_like(x, half * (start + end) * last)
+        return start * last + x * (end - start) * last / np.float32(axis.new - 1)
+    if axis.new == axis.old and factor == 1:
+        return x
     match kind:
         case "half_pixel":
             return (x + half) / factor - half
         case "half_pixel_symmetric":
             # Centres both images on each other when the factor does not give whole extents.
-            shrink = np.float32(axis.new) / length
+            shrink = np.float32(axis.new) / (factor * np.float32(axis.old))
             offset = np.float32(axis.old) / 2 * (1 - shrink)
-            return offset + (x + half) / factor - half
+            exact = np.float64(offset) + (x.astype(np.float64) + 0.5) / np.float64(factor) - 0.5
+            return exact.astype(np.float32)
         case "pytorch_half_pixel":
             return (x + half) / factor - half if axis.new > 1 else np.zeros_like(x)
         case "tf_half_pixel_for_nn":
             return (x + half) / factor
         case "align_corners":
-            return x * last / (length - 1) if axis.new > 1 else np.zeros_like(x)
+            # By whole extents: the factor may ask for a length between two of them.
+            return x * last / np.float32(axis.new - 1) if axis.new > 1 else np.zeros_like(x)
         case "asymmetric":
             return x / factor
-        case "tf_crop_and_resize":
-            start, end = np.float32(axis.start), np.float32(axis.end)
-            if axis.new == 1:
-                return np.full_like(x, half * (start + end) * last)
-            return start * last + x * (end - start) * last / np.float32(axis.new - 1)
 
 
 def nearest_table(axis: AxisScale, kind: Coordinates, rounding: NearestMode) -> AxisTable:
     """One neighbour each."""
-    x = coordinates(axis, kind)
+    x = coordinates(axis, kind).astype(np.float64)  # so that adding a half does not round
     match rounding:
         case "round_prefer_floor":
-            chosen = np.ceil(x - np.float32(0.5))
+            chosen = np.ceil(x - 0.5 - TIE)
         case "round_prefer_ceil":
-            chosen = np.floor(x + np.float32(0.5))
+            chosen = np.floor(x + 0.5 + TIE)
         case "floor":
             chosen = np.floor(x)
         case "ceil":

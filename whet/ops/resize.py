@@ -10,6 +10,7 @@ from whet.core.dtypes import FLOATS, NUMERIC, DType, compute_dtype, dtype_of, f3
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr
 from whet.ir.tensor import Compute, Tensor, compute, reduce_axis, sum_
+from whet.ops.arithmetic import Round
 from whet.ops.base import Builder, Domain, Op, Sample, law, operator, require
 from whet.ops.casting import Cast
 from whet.ops.gather import Gather, checked, require_indices
@@ -108,7 +109,7 @@ class Resize(Op):
     Every axis is listed: `shape` and `scales` of the result, and for `tf_crop_and_resize` the
     part of each axis that is read (`roi`: all starts, then all ends, as fractions); there,
     positions beyond the input have the value `extrapolation`.  Integers are interpolated in
-    f32 and cut off.
+    f32 and cut off, or with `antialias` rounded.
     """
 
     shape: tuple[int, ...]
@@ -158,6 +159,10 @@ class Resize(Op):
             return dtype
         return compute_dtype(dtype) if dtype.is_float else f32
 
+    def _rounds(self, dtype: DType) -> bool:
+        """Averages of integers are rounded, as image libraries do."""
+        return self.antialias and not dtype.is_float and self.mode != "nearest"
+
     def reference(self, x: Array) -> Array:
         out = x.astype(self._work_dtype(dtype_of(x)).numpy)
         outside = np.zeros(self.shape, np.bool_)
@@ -172,7 +177,7 @@ class Resize(Op):
                 out = weighted_rows(out, table.positions, table.weights, axis)
         if self.coordinates == "tf_crop_and_resize":
             out = np.where(outside, np.asarray(self.extrapolation, out.dtype), out)
-        return out.astype(x.dtype)
+        return (np.rint(out) if self._rounds(dtype_of(x)) else out).astype(x.dtype)
 
     def expand(self, b: Builder, x: Any) -> Any:
         """One gather or interpolate per axis that changes, the most shrinking axis first."""
@@ -196,6 +201,8 @@ class Resize(Op):
                     trailing = (1,) * (given.rank - 1 - axis)
                     mask = b.constant(table.outside.reshape(-1, *trailing))
                     y = b(Where(), mask, fill, y)
+        if self._rounds(given.dtype):
+            y = b(Round(), y)
         return y if work == given.dtype else b(Cast(given.dtype), y)
 
     axioms = (

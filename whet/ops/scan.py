@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from whet.core.dtypes import f32, f64
+from whet.core.dtypes import f32
 from whet.core.types import Array, TensorType
 from whet.ops.arithmetic import Abs, Add
-from whet.ops.base import Body, Builder, NoAlgebra, Op, Sample, operator, require
+from whet.ops.base import Body, Builder, NoAlgebra, Sample, operator, require
+from whet.ops.control import Control, op_body
 from whet.ops.movement import Concat, Reshape, Slice
+
+MAX_FOLDED_STEPS = 4096
+"""Longer scans of constants wait until they are run: importing a model must not take minutes."""
 
 
 @operator("scan", "*values")
-class Scan(Op):
+class Scan(Control):
     """Runs `body` `length` times.
 
     The values are `states` initial states, then one value for each of `input_axes`, of which
@@ -33,6 +36,18 @@ class Scan(Op):
     reverse_inputs: tuple[bool, ...] = ()
     reverse_outputs: tuple[bool, ...] = ()
     """Empty means that none is reversed."""
+
+    @property
+    def first_whole(self) -> int:
+        return self.states + len(self.input_axes)
+
+    @property
+    def is_kept(self) -> bool:
+        return self.length > 1
+
+    @property
+    def folds(self) -> bool:
+        return self.length <= MAX_FOLDED_STEPS
 
     def infer(self, *values: TensorType) -> tuple[TensorType, ...]:
         scanned = len(self.input_axes)
@@ -66,7 +81,7 @@ class Scan(Op):
         return (*given[: self.states], *stacked)
 
     def reference(self, *values: Array) -> tuple[Array, ...]:
-        first_whole = self.states + len(self.input_axes)
+        first_whole = self.first_whole
         states, whole = tuple(values[: self.states]), tuple(values[first_whole:])
         scanned = [
             np.moveaxis(np.flip(v, axis) if backward else v, axis, 0)
@@ -96,7 +111,7 @@ class Scan(Op):
 
     def expand(self, b: Builder, *values: Any) -> tuple[Any, ...]:
         """The steps written out one after the other."""
-        first_whole = self.states + len(self.input_axes)
+        first_whole = self.first_whole
         states, whole = values[: self.states], values[first_whole:]
         scanned = list(zip(values[self.states : first_whole], self.input_axes,
                            _flags(self.reverse_inputs, self.input_axes)))  # fmt: skip
@@ -128,8 +143,8 @@ class Scan(Op):
     @classmethod
     def samples(cls) -> tuple[Sample, ...]:
         state = TensorType((3,), f32)
-        total = cls(OpBody(Add(), (state, state)), 4, 1, (0,))
-        each = cls(OpBody(Abs(), (state,)), 2, 0, (1,), (1,), (True,), (False,))
+        total = cls(op_body(Add(), state, state), 4, 1, (0,))
+        each = cls(op_body(Abs(), state), 2, 0, (1,), (1,), (True,), (False,))
         return (
             Sample(total, (state, TensorType((4, 3), f32))),
             Sample(each, (TensorType((3, 2), f32),)),
@@ -141,36 +156,10 @@ class Scan(Op):
         piece = TensorType((width,), f32)
         axis, out_axis = (int(n) for n in rng.integers(2, size=2))
         flags = tuple(bool(n) for n in rng.integers(2, size=2))
-        op = cls(OpBody(Add(), (piece, piece)), length, 0, (axis,), (out_axis,),
+        op = cls(op_body(Add(), piece, piece), length, 0, (axis,), (out_axis,),
                  flags[:1], flags[1:])  # fmt: skip
         shape = (width, length) if axis else (length, width)
         return Sample(op, (TensorType(shape, f32), piece))
-
-
-@dataclass(frozen=True)
-class OpBody:
-    """The `Body` that applies one operator."""
-
-    op: Op
-    input_types: tuple[TensorType, ...]
-
-    @property
-    def output_types(self) -> tuple[TensorType, ...]:
-        types = self.op.infer_types(self.input_types)
-        return tuple(t for t in types if isinstance(t, TensorType))
-
-    def run(self, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        return self.op.run_reference(arrays)
-
-    def build(self, builder: Builder, *values: Any) -> tuple[Any, ...]:
-        made = builder(self.op, *values)
-        return made if isinstance(made, tuple) else (made,)
-
-    def widened(self) -> OpBody:
-        return OpBody(
-            self.op,
-            tuple(t.with_dtype(f64) if t.dtype.is_float else t for t in self.input_types),
-        )
 
 
 def _flags(given: tuple[bool, ...], axes: tuple[int, ...]) -> tuple[bool, ...]:

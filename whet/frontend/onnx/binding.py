@@ -28,6 +28,10 @@ class BoundTensor:
     example: Array | None
 
     @property
+    def is_known(self) -> bool:
+        return self.example is not None
+
+    @property
     def may_be_specialised(self) -> bool:
         """True for inputs that plausibly carry sizes: integers, and a few floats (scales)."""
         if self.type.dtype.is_float:

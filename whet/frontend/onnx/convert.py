@@ -24,20 +24,29 @@ from whet.frontend.onnx.attributes import (
 )
 from whet.frontend.onnx.functions import Function, declared_function, has_function
 from whet.frontend.onnx.load import Source
-from whet.frontend.onnx.mapping import Context, Converted, Unsupported, find_converter
+from whet.frontend.onnx.mapping import (
+    ClosedGraph,
+    Context,
+    Converted,
+    Unsupported,
+    find_converter,
+)
 from whet.frontend.onnx.problems import Failed, Problems, failed_outputs
+from whet.frontend.onnx.signals import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.structure import (
     MAX_DEPTH,
     describe,
     function_key,
+    names_captured,
     names_read,
     opset_versions,
     plain_domain,
     subgraphs,
 )
 from whet.frontend.onnx.tensors import read_sparse, read_tensor
+from whet.graph.body import fresh_inputs
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Value
+from whet.graph.graph import Constant, Input, Value
 from whet.ops.base import DynamicType
 
 MAX_CONVERTED = 200_000
@@ -46,14 +55,6 @@ real model, and what stops a small file from describing an endless one."""
 
 
 UNKNOWN = "the operator is not supported"
-
-
-class Deferred(Exception):  # noqa: N818 - a signal to the importer, no error of its own
-    """The node reads a value whose shape is known only when the model runs."""
-
-
-class Reported(Exception):  # noqa: N818 - a signal to the importer, no error of its own
-    """The node cannot be converted because of parts that are reported already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class NodeConverter:
             raise Deferred
         try:
             results = self._convert(node, scope)
+        except Deferred as inner:
+            raise DeferredInside from inner
         except OperatorError as error:
             raise ModelError(
                 error.code,
@@ -159,6 +162,9 @@ class NodeConverter:
         def run_subgraph(graph: Any, args: Sequence[Converted]) -> tuple[Converted, ...]:
             return self._run_subgraph(graph, args, scope)
 
+        def close_subgraph(graph: Any) -> ClosedGraph:
+            return self._close_subgraph(graph, scope)
+
         self._builder.current_name = node.name or node.op_type
         context = Context(
             self._builder,
@@ -170,6 +176,7 @@ class NodeConverter:
             decode_attributes(node, attributes, self._external),
             len(node.output),
             run_subgraph,
+            close_subgraph,
         )
         result = converter(context)
         return result if isinstance(result, tuple) else (result,)
@@ -208,8 +215,29 @@ class NodeConverter:
         inner = scope.inner()
         self.add_initializers(graph, inner.values)
         inner.values.update(zip((i.name for i in graph.input), args))
+        outer_name = self._builder.current_name
         self.run_nodes(graph.node, inner)
+        self._builder.current_name = outer_name
         return tuple(_result(inner.values, o.name) for o in graph.output)
+
+    def _close_subgraph(self, graph: Any, scope: Scope) -> ClosedGraph:
+        """The subgraph on inputs of its own in the place of values that it reads from outside."""
+        stand_ins: dict[Value, Input] = {}
+
+        def stand_in(value: Converted) -> Converted:
+            if isinstance(value, tuple):
+                return tuple(map(stand_in, value))
+            if not isinstance(value, Value) or isinstance(value, Constant):
+                return value
+            if value not in stand_ins:
+                (stand_ins[value],) = fresh_inputs([value.tensor_type])
+            return stand_ins[value]
+
+        around = scope.inner()
+        for name in sorted(names_captured(graph)):
+            around.values[name] = stand_in(scope.values[name])
+        outputs = self._run_subgraph(graph, (), around)
+        return ClosedGraph(outputs, tuple(stand_ins.values()), tuple(stand_ins))
 
     def add_initializers(self, graph: Any, values: ChainMap[str, Converted]) -> None:
         """Adds the graph's constants to the values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whet.core.errors import ModelError, fail
@@ -11,32 +12,49 @@ from whet.frontend.onnx.tensors import FROM_ONNX, Foreign, onnx_type_name
 from whet.graph.graph import Value
 
 
-def check_declared(name: str, declared: Any, value: Converted) -> None:
-    """Raise a `ModelError` if a TypeProto contradicts the value that was found for the name."""
+def check_declared(name: str, declared: Any, value: Converted) -> str | None:
+    """Compare a TypeProto with the value that was found for the name.
+
+    Gives a sentence if the shapes disagree: exporters leave stale ones behind, and nothing
+    depends on them.  Raises a `ModelError` for another element type or kind of value.
+    """
     kind = declared.WhichOneof("value")
     if kind == "optional_type":
-        if value is not None:
-            check_declared(name, declared.optional_type.elem_type, value)
-        return
+        inner = declared.optional_type.elem_type
+        return None if value is None else check_declared(name, inner, value)
     if kind == "sequence_type" and isinstance(value, tuple):
-        for item in value:
-            check_declared(name, declared.sequence_type.elem_type, item)
-        return
+        inner = declared.sequence_type.elem_type
+        return next(filter(None, (check_declared(name, inner, item) for item in value)), None)
     if kind == "tensor_type" and isinstance(value, Value):
-        if not _agrees(declared.tensor_type, value):
-            _fail(name, describe_type(declared), str(value.type))
-        return
+        tensor = declared.tensor_type
+        said = _contradiction(name, describe_type(declared), str(value.type))
+        if tensor.elem_type != 0 and FROM_ONNX.get(tensor.elem_type) != value.type.dtype:
+            fail("WH2003", said, kind=ModelError)
+        return None if _shapes_agree(tensor, value) else said
     found = "a sequence" if isinstance(value, tuple) else "a tensor"
     if (kind == "tensor_type" and isinstance(value, tuple)) or (
         kind == "sequence_type" and isinstance(value, Value)
     ):
-        _fail(name, describe_type(declared), found)
+        fail("WH2003", _contradiction(name, describe_type(declared), found), kind=ModelError)
+    return None
 
 
-def _agrees(declared: Any, value: Value) -> bool:
-    dtype = FROM_ONNX.get(declared.elem_type)
-    if declared.elem_type != 0 and dtype != value.type.dtype:
-        return False
+def disagreements(said: Mapping[str, str], outputs: Sequence[str]) -> tuple[str, ...]:
+    """Notes on the shapes that disagree: a line per output, and one for all values inside."""
+    lines = [said[name] for name in outputs if name in said]
+    inside = [text for name, text in said.items() if name not in outputs]
+    if inside:
+        more = len(inside) - 1
+        others = f"; likewise {more} other value{'s' * (more != 1)} inside it" if more else ""
+        lines.append(f"{inside[0]}{others}")
+    return tuple(lines)
+
+
+def _contradiction(name: str, declared: str, found: str) -> str:
+    return f"the model declares '{name}' as {declared}, but it is {found}"
+
+
+def _shapes_agree(declared: Any, value: Value) -> bool:
     if not declared.HasField("shape"):
         return True
     dims = declared.shape.dim
@@ -78,11 +96,3 @@ def _show_dim(dim: Any) -> str:
 def foreign_type(declared: Any) -> Foreign:
     """What stands for a value of a type that whet does not have."""
     return Foreign(f"values of type {describe_type(declared)} are not supported")
-
-
-def _fail(name: str, declared: str, found: str) -> None:
-    fail(
-        "WH2003",
-        f"the model declares '{name}' as {declared}, but it is {found}",
-        kind=ModelError,
-    )

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from whet.core.errors import ModelError, UnsupportedError, fail
 from whet.core.types import Array
 from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
-from whet.frontend.onnx.convert import (
-    Deferred,
-    NodeConverter,
-    Reported,
-    Scope,
-)
-from whet.frontend.onnx.declared import check_declared
+from whet.frontend.onnx.convert import NodeConverter, Scope
+from whet.frontend.onnx.declared import check_declared, disagreements
 from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structure
 from whet.frontend.onnx.load import Source, load_model
 from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
 from whet.frontend.onnx.problems import Failed, Problems
+from whet.frontend.onnx.signals import Deferred, DeferredInside, Reported
+from whet.frontend.onnx.splice import Splicer
 from whet.frontend.onnx.staging import Tail, rest_of_model
 from whet.frontend.onnx.structure import (
     check_structure,
@@ -30,6 +27,7 @@ from whet.frontend.onnx.structure import (
     opset_versions,
 )
 from whet.frontend.onnx.tensors import Foreign
+from whet.frontend.onnx.tracing import inputs_behind
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Graph, Input, Result, Value
 
@@ -48,15 +46,16 @@ def import_model(
     """
     source = load_model(model)
     check_structure(source.proto)
-    return _import_source(source, {}, inputs or {}, note)
+    return _import_source(source, None, inputs or {}, note)
 
 
 def _import_source(
     source: Source,
-    known: Mapping[str, Constant],
+    known: Mapping[str, Constant] | None,
     given: Mapping[str, Any],
     note: Note | None = None,
 ) -> ImportedModel:
+    """The model of a source; `known` are constants of the stage before, None for the first."""
     notes: list[str] = []
 
     def add_note(text: str) -> None:
@@ -71,14 +70,19 @@ def _import_source(
     # An initializer may also be listed as an input: it is one only if the caller says so.
     infos = [i for i in graph.input if i.name not in constants or i.name in given]
     bound = bind_inputs(infos, given, add_note)
-    initial: ChainMap[str, Converted] = ChainMap(dict(known))
+    initial: ChainMap[str, Converted] = ChainMap(dict(known or {}))
     NodeConverter(source, GraphBuilder(), Problems()).add_initializers(graph, initial)
     specialised: frozenset[str] = frozenset()
     while True:
+        walk = _Walk(source, bound, initial, specialised, is_first=known is None)
         try:
-            return _Walk(source, bound, initial, specialised, tuple(notes)).run()
+            made = walk.run()
         except _Specialise as wanted:
             specialised |= wanted.names
+            continue
+        for text in disagreements(walk.disagreeing, [o.name for o in graph.output]):
+            add_note(text)
+        return replace(made, notes=tuple(notes))
 
 
 class _Specialise(Exception):  # noqa: N818 - a signal to the loop above, no error of its own
@@ -128,11 +132,11 @@ class _Walk:
         bound: Mapping[str, Bound],
         initial: ChainMap[str, Converted],
         specialised: frozenset[str],
-        notes: tuple[str, ...],
+        *,
+        is_first: bool,
     ) -> None:
-        self.source = source
+        self.source, self.is_first = source, is_first
         self.graph = source.proto.graph
-        self.notes = notes
         self.builder = GraphBuilder()
         self.problems = Problems()
         self.converter = NodeConverter(source, self.builder, self.problems)
@@ -143,7 +147,15 @@ class _Walk:
         for name, what in bound.items():
             self.values[name], structure = self.arguments.add(name, what)
             self.ports.append(Port(name, structure))
+        self.splicer = Splicer(
+            source.proto,
+            self.values,
+            lambda graph: self.converter.add_initializers(graph, self.values),
+            self._convert,
+        )
         self.declared = {v.name: v.type for v in (*self.graph.value_info, *self.graph.output)}
+        self.disagreeing: dict[str, str] = {}
+        """What is said of the values whose declared shape is not theirs."""
         self.waiting: list[Any] = []
         """Nodes that are left to the next stage, in order."""
         self.pending: set[str] = set()
@@ -169,8 +181,7 @@ class _Walk:
             tuple(self.ports),
             results,
             self.arguments.guards,
-            self.notes,
-            tail,
+            tail=tail,
         )
 
     def _convert(self, node: Any) -> None:
@@ -179,12 +190,19 @@ class _Walk:
             return
         try:
             results = self.converter.convert(node, self.scope)
+        except DeferredInside:
+            problem = self.splicer.splice(node)
+            if problem is None:
+                return
+            results = self.converter.report(node, self.scope, Unsupported(problem))
         except Deferred:
             self._wait(node)
             return
         except NeedsValue as need:
-            self._specialise(node, need.value)
-            self._wait(node)
+            if any(self._may_wait_for(node, v) for v in (need.value, *need.others)):
+                self._wait(node)
+            elif self.splicer.splice(node) is not None:
+                self._fail_without(node, need.value)
             return
         except (Unsupported, Reported) as reason:
             results = self.converter.report(node, self.scope, reason)
@@ -192,28 +210,46 @@ class _Walk:
             if name:
                 self.values[name] = value
                 if name in self.declared and not isinstance(value, Failed):
-                    check_declared(name, self.declared[name], value)
+                    said = check_declared(name, self.declared[name], value)
+                    if said is not None:
+                        self.disagreeing[name] = said
 
     def _wait(self, node: Any) -> None:
         self.waiting.append(node)
         self.pending.update(name for name in node.output if name)
 
-    def _specialise(self, node: Any, value: Value) -> None:
-        """Start again with the inputs behind the value fixed; returns if that is no option.
+    def _may_wait_for(self, node: Any, value: Value) -> bool:
+        """Start again with the inputs behind the value fixed, if they can be.
 
-        It is none when the value depends on data: then a later stage knows the value, unless
+        They cannot when the value depends on data: then a later stage knows the value, unless
         this node reads nothing but inputs, so that a later stage would know no more.
         """
-        names = _inputs_behind(value)
-        bound = {n: self.arguments.tensors[n] for n in sorted(names)}
+        bound = self._tensors_behind(value)
         if bound and all(b.may_be_specialised for b in bound.values()):
-            missing = [n for n, b in bound.items() if b.example is None]
-            if missing:
-                _fail_without_value(node, missing)
-            raise _Specialise(names)
+            missing = [b for b in bound.values() if not b.is_known]
+            if not missing:
+                raise _Specialise(frozenset(bound))
+            if not any(b.type.dtype.is_float for b in missing):
+                return False  # integers that are asked for are sizes
         read = [self.values[name] for name in names_read(node)]
-        if not any(isinstance(v, Result) for v in _tensors(read)):
-            _fail_without_value(node, [n for n, b in bound.items() if not b.may_be_specialised])
+        return any(isinstance(v, Result) for v in _tensors(read))
+
+    def _tensors_behind(self, value: Value) -> dict[str, BoundTensor]:
+        return {n: self.arguments.tensors[n] for n in sorted(v.name for v in inputs_behind(value))}
+
+    def _fail_without(self, node: Any, value: Value) -> None:
+        bound = self._tensors_behind(value)
+        missing = [f"'{n}'" for n, b in bound.items() if b.may_be_specialised and not b.is_known]
+        large = [f"'{n}' ({b.type})" for n, b in bound.items() if not b.may_be_specialised]
+        names = ", ".join(large or missing)
+        fail(
+            "WH2005",
+            f"a shape in {describe(node)} depends on the value of "
+            # What a later stage takes is nothing that a user knows.
+            f"{names if self.is_first else 'numbers that the model computes'}",
+            hint=f"give an example array for {names}" if self.is_first and not large else None,
+            kind=ModelError,
+        )
 
     def _tail(self, names: Sequence[str]) -> tuple[Tail, tuple[Value, ...], tuple[str, ...]]:
         """What is left for the next stage, and what this one must compute for it."""
@@ -246,33 +282,6 @@ class _Walk:
 
         ports = tuple(Port(name, place(name, self.values[name])) for name in names)
         return tuple(outputs), tuple(labels), ports
-
-
-def _fail_without_value(node: Any, names: Sequence[str]) -> None:
-    shown = ", ".join(f"'{n}'" for n in names)
-    fail(
-        "WH2005",
-        f"a shape in {describe(node)} depends on the value of {shown or 'its inputs'}",
-        hint=f"give an example array for {shown}" if names else None,
-        kind=ModelError,
-    )
-
-
-def _inputs_behind(value: Value) -> frozenset[str]:
-    """The names of the inputs that a value depends on."""
-    names: set[str] = set()
-    seen: set[Value] = set()
-    stack = [value]
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if isinstance(v, Input):
-            names.add(v.name)
-        elif isinstance(v, Result):
-            stack.extend(v.node.inputs)
-    return frozenset(names)
 
 
 def _tensors(values: Sequence[Converted]) -> list[Value]:

@@ -23,7 +23,7 @@ from whet.core.errors import OperatorError, check
 from whet.core.types import Array, TensorType
 from whet.frontend.onnx.tensors import Foreign
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Constant, Value
+from whet.graph.graph import Constant, Input, Value
 from whet.ops.base import Op
 from whet.ops.movement import Expand
 
@@ -39,10 +39,23 @@ class Unsupported(Exception):  # noqa: N818 - a signal to the importer, no error
 
 
 class NeedsValue(Exception):  # noqa: N818 - a signal to the importer, no error of its own
-    """A converter needs the numbers behind a value that is not constant."""
+    """A converter needs the numbers behind a value that is not constant.
 
-    def __init__(self, value: Value) -> None:
-        self.value = value
+    Knowing one of `others` instead, in order of preference, would do as well.
+    """
+
+    def __init__(self, value: Value, *others: Value) -> None:
+        self.value, self.others = value, others
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedGraph:
+    """A subgraph whose nodes read nothing from outside but through `inputs`, which stand for
+    `values`."""
+
+    outputs: tuple[Converted, ...]
+    inputs: tuple[Input, ...]
+    values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,8 @@ class Context:
     n_outputs: int
     run_subgraph: Callable[[Any, Sequence[Converted]], tuple[Converted, ...]]
     """Converts a subgraph attribute (GraphProto) given its inputs; outer names are visible."""
+    close_subgraph: Callable[[Any], ClosedGraph]
+    """Converts a subgraph without inputs so that it can run apart from what is around it."""
 
     def __call__(self, op: Op, *values: Value) -> Value:
         """The single output of an operator."""

@@ -8,7 +8,7 @@ from whet.core.dtypes import compute_dtype, f32
 from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.graph import Value
-from whet.ops.arithmetic import Abs, Add, Div, Mul, Sqrt, Sub
+from whet.ops.arithmetic import Abs, Add, Div, Mul, Sqrt
 from whet.ops.base import Op
 from whet.ops.casting import Cast
 from whet.ops.logic import Equal, Where
@@ -20,10 +20,11 @@ from whet.ops.normalize import (
     InstanceNorm,
     LayerNorm,
     RMSNorm,
+    moments,
     standardize,
 )
 from whet.ops.precision import converted, scalar, widened
-from whet.ops.reduce import ArgMax, ReduceMean, ReduceSum
+from whet.ops.reduce import ArgMax, ReduceSum
 from whet.ops.softmax import LogSoftmax, Softmax
 
 
@@ -68,21 +69,29 @@ def batch_normalization_with_training(c: Context) -> Value | tuple[Value, ...]:
     scale, bias, mean, variance = (c.input(n) for n in range(1, 5))
     if not c.attr("training_mode", 0):
         return _batch_norm(c, (scale, bias, mean, variance))
+    return _with_own_statistics(c, scale, bias, (mean, variance))
+
+
+def _with_own_statistics(
+    c: Context, scale: Value, bias: Value, running: tuple[Value, Value]
+) -> tuple[Value, ...]:
+    """The input standardized per channel, and the running mean and variance moved toward it."""
     b, t = c.builder, c.type(0)
-    axes = (0, *range(2, t.rank))
-    x = widened(b, c.input(0))
-    centre = c(ReduceMean(axes, keepdims=True), x)
-    distance = c(Sub(), x, centre)
-    spread = c(ReduceMean(axes), c(Mul(), distance, distance))
-    current = (c(Reshape(spread.tensor_type.shape), centre), spread)
-    y = _batch_norm(c, (scale, bias, *current))
+    x, inner = widened(b, c.input(0)), compute_dtype(t.dtype)
+    column = (*scale.tensor_type.shape, *(1,) * (t.rank - 2))
+    mean, centred, variance = moments(b, x, (0, *range(2, t.rank)))
+    deviation = c(Sqrt(), c(Add(), variance, scalar(b, float(c.attr("epsilon", 1e-5)), x)))
+    # The mean goes first: scaled before, it would take the digits of a small deviation with it.
+    factors, offsets = (c(Reshape(column), converted(b, v, inner)) for v in (scale, bias))
+    y = c(Add(), c(Mul(), c(Div(), centred, deviation), factors), offsets)
     momentum = float(c.attr("momentum", 0.9))
-    running = []
-    for old, new in zip((mean, variance), current, strict=True):
-        kept = c(Mul(), widened(b, old), scalar(b, momentum, new))
-        added = c(Mul(), new, scalar(b, 1 - momentum, new))
-        running.append(converted(b, c(Add(), kept, added), old.tensor_type.dtype))
-    return y, *running
+    moved = []
+    for old, new in zip(running, (mean, variance), strict=True):
+        kept = c(Mul(), converted(b, old, inner), scalar(b, momentum, x))
+        current = c(Reshape(old.tensor_type.shape), new)
+        added = c(Mul(), current, scalar(b, 1 - momentum, x))
+        moved.append(converted(b, c(Add(), kept, added), old.tensor_type.dtype))
+    return converted(b, y, t.dtype), *moved
 
 
 def _batch_norm(c: Context, parameters: tuple[Value, ...]) -> Value:
@@ -144,6 +153,21 @@ def group_normalization(c: Context) -> Value:
 def instance_normalization(c: Context) -> Value:
     op = InstanceNorm(float(c.attr("epsilon", 1e-5)))
     return c(op, c.input(0), c.input(1), c.input(2))
+
+
+@maps("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(c: Context) -> Value:
+    """x less its mean, divided by its standard deviation.
+
+    The standard's function body computes the variance as mean(x^2) - mean(x)^2, which is noise
+    where the mean is large.
+    """
+    t, b = c.type(0), c.builder
+    axes = tuple(sorted({normalized_axis(a, t.rank) for a in c.attr("axes", (0, 2, 3))}))
+    x = widened(b, c.input(0))
+    _, centred, variance = moments(b, x, axes)
+    deviation = c(Add(), c(Sqrt(), variance), scalar(b, 1e-9, x))
+    return converted(b, c(Div(), centred, deviation), t.dtype)
 
 
 @maps("LRN")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from whet.frontend.onnx.loops import BodyProblem, run_body
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.body import close_body, fresh_inputs
 from whet.graph.graph import Value
@@ -205,7 +206,10 @@ def _scan(
         shape = types[n].shape
         types[n] = types[n].with_shape(shape[:axis] + shape[axis + 1 :])
     inputs = fresh_inputs(types)
-    outputs = c.run_subgraph(c.attr("body"), inputs)
+    try:
+        outputs = run_body(c, c.attr("body"), inputs, inputs)
+    except BodyProblem as problem:
+        c.unsupported(str(problem))
     body, outside = close_body(inputs, outputs)
     ranks = [t.rank + 1 for t in body.output_types[states:]]
     op = Scan(

@@ -2,6 +2,17 @@
 
 Extents, factors and the part of the input that is read are resolved here for every axis;
 `axes`, `sizes` and the aspect-ratio policies do not reach the operator.
+
+Where a factor asks for a length between two whole extents, the specification and the engines
+that models are trained and run with disagree.  whet does as ONNX Runtime does:
+
+- `align_corners` puts the last position on the last one (as PyTorch does), and not on a point
+  beyond it that the factor would reach;
+- where no extent changes, nothing is resampled (as in PyTorch), and with `antialias` no axis
+  that keeps its extent (as in Pillow).
+
+A crop (`tf_crop_and_resize`) is done for every axis, as the specification says; ONNX Runtime
+leaves out axes that keep their extent.
 """
 
 from __future__ import annotations
@@ -37,10 +48,12 @@ def resize(c: Context) -> Value:
     else:
         c.require(_given(c, 3), "neither scales nor sizes are given")
         new, factors = _resolve_sizes(c, old, c.const_ints(3))
+    coordinates = c.choice("coordinate_transformation_mode", "half_pixel", get_args(Coordinates))
+    antialias = bool(c.attr("antialias", 0))
     shape, scales = list(x.shape), [1.0] * x.rank
     for axis, extent, factor in zip(axes, new, factors):
-        shape[axis], scales[axis] = extent, factor
-    coordinates = c.choice("coordinate_transformation_mode", "half_pixel", get_args(Coordinates))
+        kept = extent == x.shape[axis] and (antialias or new == old)
+        shape[axis], scales[axis] = extent, 1.0 if kept else factor
     op = Resize(
         tuple(shape),
         tuple(scales),
@@ -49,7 +62,7 @@ def resize(c: Context) -> Value:
         nearest=c.choice("nearest_mode", "round_prefer_floor", get_args(NearestMode)),
         cubic_coeff_a=float(c.attr("cubic_coeff_a", -0.75)),
         exclude_outside=bool(c.attr("exclude_outside", 0)),
-        antialias=bool(c.attr("antialias", 0)),
+        antialias=antialias,
         extrapolation=float(c.attr("extrapolation_value", 0.0)),
         roi=_roi(c, axes) if coordinates == "tf_crop_and_resize" else (),
     )
@@ -81,12 +94,13 @@ def _resolve_sizes(
     """New extents and factors of the resized axes under the aspect-ratio policy."""
     c.require(len(wanted) == len(old), f"{len(wanted)} sizes for {len(old)} axes")
     c.require(0 not in old, "an axis without extent")
-    factors = [w / d for w, d in zip(wanted, old)]
+    factors = [float(np.float32(w) / np.float32(d)) for w, d in zip(wanted, old)]
     policy = c.choice("keep_aspect_ratio_policy", "stretch", POLICIES)
     if policy == "stretch":
         return list(wanted), factors
     factor = min(factors) if policy == "not_larger" else max(factors)
-    return [math.floor(factor * d + 0.5) for d in old], [factor] * len(old)
+    lengths = [float(np.float32(factor) * np.float32(d)) for d in old]
+    return [math.floor(length + 0.5) for length in lengths], [factor] * len(old)
 
 
 def _mode(c: Context) -> ResizeMode:

@@ -74,13 +74,19 @@ def names_read(node: Any) -> set[str]:
     """The names that a node needs from outside, also inside its subgraphs."""
     found = {name for name in node.input if name}
     for graph in subgraphs(node):
-        inner = {i.name for i in graph.input} | {t.name for t in graph.initializer}
-        inner |= {s.values.name for s in graph.sparse_initializer}
-        for child in graph.node:
-            found |= names_read(child) - inner
-            inner |= set(child.output)
-        found |= {o.name for o in graph.output if o.name} - inner
+        found |= names_captured(graph)
     return found
+
+
+def names_captured(graph: Any) -> set[str]:
+    """The names that a subgraph needs from outside."""
+    found: set[str] = set()
+    inner = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    inner |= {s.values.name for s in graph.sparse_initializer}
+    for child in graph.node:
+        found |= names_read(child) - inner
+        inner |= set(child.output)
+    return found | {o.name for o in graph.output if o.name} - inner
 
 
 def _check_graph(graph: Any, outer: frozenset[str], depth: int) -> None:

@@ -9,16 +9,17 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Node, Value
 from whet.graph.rewrite import rebuild
 from whet.ops.base import Op
+from whet.ops.control import Control
 
 
-def expand_composites(graph: Graph, keep: Collection[str] = ("scan",)) -> Graph:
+def expand_composites(graph: Graph, keep: Collection[str] = ()) -> Graph:
     """The graph with every operator that has an `expand` replaced by its expansion.
 
         layer_norm(x, s, b)    ->    add(mul(div(sub(x, mean), deviation), s), b)
 
     Cases: (1) an operator with `expand`: replaced, and composites inside the expansion too;
-    (2) an operator named in `keep`: kept, wherever it comes from (a `scan` by default, since
-    writing out its steps is a choice); (3) any other: kept.
+    (2) an operator named in `keep`: kept, wherever it comes from; (3) one that runs bodies: kept
+    unless it says otherwise, since writing them out is a choice; (4) any other: kept.
     """
     builder = ExpandingBuilder(frozenset(keep))
 
@@ -36,10 +37,12 @@ class ExpandingBuilder(GraphBuilder):
         self.keep = keep
 
     def expands(self, op: Op) -> bool:
-        return op.expand is not None and op.name not in self.keep
+        if op.expand is None or op.name in self.keep:
+            return False
+        return not (isinstance(op, Control) and op.is_kept)
 
     def results(self, op: Op, *values: Value) -> tuple[Value, ...]:
-        if op.expand is None or op.name in self.keep:
+        if op.expand is None or not self.expands(op):
             return super().results(op, *values)
         expanded = op.expand(self, *values)
         results = expanded if isinstance(expanded, tuple) else (expanded,)
