@@ -31,7 +31,8 @@ SMALLEST = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-24, "bf16": 2.0**-
 UNSTEADY = frozenset(["resize"])
 """Operators that compute integers by way of fractions, and cut those off: one more or less."""
 SATURATING = dict.fromkeys(["rnn", "gru", "lstm"], dict.fromkeys(ROUNDING, 1e-20))
-"""Operators whose gates end at a small number instead of zero."""
+"""Operators whose gates end at a small number instead of zero, and whose states are differences
+of numbers as large as the largest."""
 PLAIN = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "matmul", "conv",
                    "reduce_sum", "reduce_mean"])  # fmt: skip
 """Arithmetic that is right to the last digit of the smallest numbers."""
@@ -124,7 +125,10 @@ def _noisy_results(node: Node, args: tuple[Array, ...], noise: Noise) -> tuple[A
     if node.op.name in MIXING and results[0].dtype == np.float64:
         results = (_mixed(node, results[0], args, noise),)
     if node.op.name in UNSTEADY and results[0].dtype.kind in "iu":
-        return tuple(r + noise.rng.integers(0, 2, r.shape).astype(r.dtype) for r in results)
+        return tuple(r + noise.rng.integers(-1, 2, r.shape).astype(r.dtype) for r in results)
+    if node.op.name in SATURATING:
+        results = tuple(_shifted(r, 8 * _largest(r), noise) if r.dtype == np.float64 else r
+                        for r in results)  # fmt: skip
     if node.op.name in CANCELLING and results[0].dtype == np.float64:
         size = np.maximum(1.0, np.abs(args[0])) * CANCELLING[node.op.name]
         # Zero stays zero, unless it is what is left of a large argument.
@@ -154,8 +158,12 @@ def _moved_operand(array: Array, value: Value, noise: Noise) -> Array:
     return noise.moved(array, inner)
 
 
+def _largest(array: Array) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
+
+
 def _mixed(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> Array:
-    largest = float(np.abs(args[0][np.isfinite(args[0])]).max(initial=0))
+    largest = _largest(args[0])
     if len(args) > 1:  # weights
         finite = np.abs(np.where(np.isfinite(args[1]), args[1], 0.0))
         largest *= float(finite.mean()) * finite[:1].size if finite.size else 0.0
