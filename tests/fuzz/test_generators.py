@@ -17,12 +17,16 @@ from whet.core.dtypes import ALL, DType
 from whet.core.types import type_of
 from whet.frontend.onnx.attributes import OLDEST_OPSET
 from whet.frontend.onnx.mapping import CONVERTERS
+from whet.frontend.onnx.tensors import FROM_ONNX
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_DRAWN = {
     ("whet", "random_normal"): "its values are random; ONNX's operators of that name are drawn",
     ("whet", "random_uniform"): "its values are random; ONNX's operators of that name are drawn",
-    ("whet", "scan"): "its body is a graph, for which attributes have no notation",
+    **{
+        ("whet", name): "its bodies are graphs, for which attributes have no notation"
+        for name in ("scan", "branch", "while_loop", "collecting_loop")
+    },
 }
 TRIES = 60
 
@@ -94,7 +98,7 @@ def test_models_have_all_that_makes_them_hard() -> None:
     """Over a few hundred numbers: values read twice, outputs that are read, views of outputs,
     control flow, empty tensors, special values, all kinds of element types."""
     seen: set[str] = set()
-    for n in range(300):
+    for n in range(350):
         grown = grow_model(0, n)
         graph = grown.model.graph
         reads = [name for node in graph.node for name in node.input if name]
@@ -108,6 +112,7 @@ def test_models_have_all_that_makes_them_hard() -> None:
             seen.add("view of an output")
         seen.update(n.op_type for n in graph.node if n.op_type in ("If", "Loop", "Scan"))
         seen.update(str(type_of(a).dtype) for a in grown.inputs.values())
+        seen.update(str(FROM_ONNX[t.data_type]) for t in graph.initializer)
         seen.update("empty" for a in grown.inputs.values() if a.size == 0)
         seen.add(grown.style)
         assert len(graph.node) <= 60

@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from tools.graph_fuzz.draw import Draw
 from tools.graph_fuzz.schemas import TO_ONNX, declared_types
 from tools.graph_fuzz.shapes import MOST_ELEMENTS, draw_rank, draw_shape
-from tools.graph_fuzz.values import WEIGHTS, draw_array
+from tools.graph_fuzz.values import COMMON, WEIGHTS, draw_array
 from whet.core.dtypes import ALL, DType, i64
 from whet.core.errors import UnsupportedError, WhetError
 from whet.core.types import Array, Shape, TensorType, type_of
@@ -103,15 +103,16 @@ class Given:
 class Growth:
     """Values, nodes and how to add more.
 
-    `outer` is the model around a subgraph, whose values it sees unless it is `closed`.
+    `outer` is the model around a subgraph, whose values it sees unless it is `closed`.  A
+    `common` model prefers element types that all implementations have.
     """
 
     def __init__(
         self, draw: Draw, opset: int, style: str, *, empty: bool = False,
-        outer: Growth | None = None, closed: bool = False,
+        common: bool = False, outer: Growth | None = None, closed: bool = False,
     ) -> None:  # fmt: skip
         self.draw, self.opset, self.style, self.empty, self.outer = draw, opset, style, empty, outer
-        self.closed = closed
+        self.closed, self.common = closed, common
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.inputs: list[Given] = []
@@ -319,7 +320,8 @@ class Growth:
     def dtype(self, allowed: Sequence[DType] = ALL) -> DType:
         if not allowed:
             raise Impossible
-        return self.draw.weighted({d: WEIGHTS[d.name] for d in allowed})
+        common = [d for d in allowed if d.name in COMMON] if self.common else []
+        return self.draw.weighted({d: WEIGHTS[d.name] for d in common or allowed})
 
     def shape(self, rank: int | None = None, **limits: int) -> Shape:
         rank = draw_rank(self.draw) if rank is None else rank

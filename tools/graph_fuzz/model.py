@@ -24,6 +24,8 @@ OPSETS: Mapping[int, float] = {
     20: 5, 21: 12, 22: 16, 23: 8, 24: 8, 25: 3, 26: 4, 27: 2, 28: 4,
 }  # fmt: skip
 """Operator sets, and how often a model is written in them."""
+MOST_COMMON = 24
+"""The newest one that other implementations are sure to know."""
 
 THEMES: Mapping[str, tuple[float, Mapping[str, float]]] = {
     "anything": (30, {}),
@@ -62,9 +64,12 @@ def grow_model(seed: int, index: int, only: Sequence[Key] = ()) -> Grown:
     """The model of that number, the same on every machine; of the operators `only`, if any."""
     draw = Draw(seed, index)
     style, theme = draw.weighted(STYLES), draw.weighted({t: w for t, (w, _) in THEMES.items()})
-    opset = draw.weighted(OPSETS)
-    g = Growth(draw, opset, style, empty=draw.chance(0.05))
-    weights = operator_weights(theme, opset, only)
+    common = draw.chance(0.5)
+    opset = draw.weighted({n: w for n, w in OPSETS.items() if n <= MOST_COMMON or not common})
+    g = Growth(draw, opset, style, empty=draw.chance(0.05), common=common)
+    weights = operator_weights(theme, only)
+    if common and not only:
+        weights = {key: w for key, w in weights.items() if key[0] != "whet"}
     length = draw.weighted(LENGTHS)
     try:
         _plant(g, theme)
@@ -78,7 +83,7 @@ def grow_model(seed: int, index: int, only: Sequence[Key] = ()) -> Grown:
     return Grown(finished(g), {i.name: i.array for i in g.inputs}, tuple(g.refusals), style, theme)
 
 
-def operator_weights(theme: str, opset: int, only: Sequence[Key] = ()) -> dict[Key, float]:
+def operator_weights(theme: str, only: Sequence[Key] = ()) -> dict[Key, float]:
     """How often each operator is drawn.  A family's weight is shared by its operators."""
     families = THEMES[theme][1]
     if only:

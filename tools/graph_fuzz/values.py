@@ -36,6 +36,9 @@ WEIGHTS: Mapping[str, float] = {
 }  # fmt: skip
 """How often an element type is drawn where several are possible."""
 
+COMMON = frozenset(["f32", "f64", "i64", "i32", "u8", "i8", "bool"])
+"""Element types that all implementations have."""
+
 assert WEIGHTS.keys() == {d.name for d in ALL}, "every element type has a weight"
 
 

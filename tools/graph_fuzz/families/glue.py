@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import helper, numpy_helper
 
 from tools.graph_fuzz.growth import Growth, Held, Impossible
 from tools.graph_fuzz.registry import generates
@@ -18,6 +19,8 @@ def constant(g: Growth, name: str) -> Held:
     if g.opset >= 12:
         kinds += ["value_float", "value_floats", "value_int", "value_ints"]
     kind = g.draw.pick(kinds)
+    if g.opset >= 11 and g.draw.chance(0.15):
+        return g.emit(name, sparse_value=_sparse(g))
     if kind == "value":
         return g.emit(name, value=g.array(g.dtype(g.types(name)), g.shape()))
     array = g.array(
@@ -26,6 +29,16 @@ def constant(g: Growth, name: str) -> Held:
     if not array.size:
         raise Impossible
     return g.emit(name, **{kind: array.tolist()})
+
+
+def _sparse(g: Growth) -> Any:
+    """A tensor of which few elements are not zero."""
+    shape = tuple(max(d, 1) for d in g.shape(g.draw.integer(1, 2), most=200))
+    size = int(np.prod(shape))
+    count = g.draw.integer(1, min(size, 5))
+    places = np.sort(g.draw.rng.permutation(size)[:count]).astype(np.int64)
+    values = numpy_helper.from_array(g.array(f32, (count,)), "values")
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(places, "places"), shape)
 
 
 @generates("Shape", "Size")

@@ -41,7 +41,7 @@ def grow_body(
     types: a branch takes no arguments, and what it computes with comes from outside.  A `closed`
     one reads nothing from there.
     """
-    inner = Growth(g.draw, g.opset, g.style, empty=g.empty, outer=g, closed=closed)
+    inner = Growth(g.draw, g.opset, g.style, empty=g.empty, common=g.common, outer=g, closed=closed)
     inputs = [inner.input(a) for a in arguments]
     inner.pool += inputs
     for t in seeds:
