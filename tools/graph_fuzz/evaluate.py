@@ -30,7 +30,7 @@ SMALLEST = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-24, "bf16": 2.0**-
 """Below this a function's result may be zero; half precision is computed in f32."""
 UNSTEADY = frozenset(["resize"])
 """Operators that compute integers by way of fractions, and cut those off: one more or less."""
-SATURATING = dict.fromkeys(["rnn", "gru", "lstm"], dict.fromkeys(ROUNDING, 1e-20))
+SATURATING = dict.fromkeys(["rnn", "gru", "lstm"], dict.fromkeys(ROUNDING, 1e-15))
 """Operators whose gates end at a small number instead of zero, and whose states are differences
 of numbers as large as the largest."""
 PLAIN = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "matmul", "conv",
@@ -45,9 +45,12 @@ CANCELLING = {
 }  # fmt: skip
 """Functions that are computed as a difference of numbers near one or near their argument: so
 many units of rounding of that, and not of a small result, they are off."""
-MIXING = {"conv": 32.0, "dft": 8.0}
-"""Operators that may add and subtract neighbours which an element does not depend on (tiles of
-a convolution, factors that are zero but for rounding): so many units of rounding of the largest
+MIXING = {
+    "conv": 32.0, "dft": 8.0, "grid_sample": 16.0, "roi_align": 16.0, "deform_conv": 16.0,
+    "resize": 16.0,
+}  # fmt: skip
+"""Operators that may add and subtract neighbours which an element hardly depends on (tiles of a
+convolution, factors that are zero but for rounding): so many units of rounding of the largest
 number they are off."""
 
 Run = tuple[Array, ...]
@@ -147,7 +150,9 @@ def _computed(result: Array, dtype: DType, args: Sequence[Array], noise: Noise) 
         return np.zeros(result.shape, np.bool_)
     known = [np.ravel(a) for a in args if a.dtype == np.float64]
     fresh = ~np.isin(result, np.concatenate(known)) if known else np.ones(result.shape, np.bool_)
-    return fresh if noise.everywhere else fresh & ~is_exact(result, dtype)
+    if noise.everywhere:  # the tanh of a large number may be a number that was there before
+        return fresh | (np.isin(result, (1.0, -1.0)))
+    return fresh & ~is_exact(result, dtype)
 
 
 def _moved_operand(array: Array, value: Value, noise: Noise) -> Array:
@@ -164,7 +169,7 @@ def _largest(array: Array) -> float:
 
 def _mixed(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> Array:
     largest = _largest(args[0])
-    if len(args) > 1:  # weights
+    if node.op.name == "conv":
         finite = np.abs(np.where(np.isfinite(args[1]), args[1], 0.0))
         largest *= float(finite.mean()) * finite[:1].size if finite.size else 0.0
     inner = "f64" if node.results[0].type.dtype == f64 else "f32"

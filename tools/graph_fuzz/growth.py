@@ -261,7 +261,8 @@ class Growth:
 
     def array(self, dtype: DType, shape: Shape) -> Array:
         """Numbers in the style of the graph."""
-        return draw_array(self.draw, dtype, shape, self.style)
+        # Sums that overflow are another matter in other implementations.
+        return draw_array(self.draw, dtype, shape, self.style, extremes=not self.common)
 
     def constant(self, array: Array) -> Held:
         """A tensor that is part of the model."""

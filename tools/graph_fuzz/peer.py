@@ -11,6 +11,7 @@ from whet.core.types import Array
 
 OTHERWISE = {
     "InstanceNormalization": "it subtracts the mean last, and loses digits where that is large",
+    "ReduceProd": "of integers that do not fit it gives the largest",
     "Softplus": "as a gate's function it is infinite for large numbers",
     "MaxUnpool": "it counts places in the shape that is asked for, not in that of the window",
 }

@@ -117,15 +117,15 @@ class _Judge:
         self.excused = False
         self.looked_closer = False
 
-    def mismatch(self, results: Sequence[Array]) -> Mismatch | None:
-        found = self.expected.mismatch(results)
+    def mismatch(self, results: Sequence[Array], roughly: bool = False) -> Mismatch | None:
+        found = self.expected.mismatch(results, roughly)
         if found is None or found.size == 0 or self.looked_closer:
             return found
         self.looked_closer = True
         self.runs += noisy_runs(self.imported, self.flat, MORE_RUNS, 1, amplitude=12.0,
                                 everywhere=True)  # fmt: skip
         self.expected = Expectation.of(self.runs)
-        found = self.expected.mismatch(results)
+        found = self.expected.mismatch(results, roughly)
         self.excused = found is None
         return found
 
@@ -204,7 +204,7 @@ def _with_peer(case: Case, judge: _Judge, found: Outcome) -> Outcome:
         return replace(found, peer=plain_reason(str(reason)))
     dtypes = [a.dtype.numpy for a in judge.expected.outputs]
     results = tuple(_in_bits(np.asarray(r), d) for r, d in zip(results, dtypes))
-    mismatch = judge.expected.mismatch(results, roughly=True)
+    mismatch = judge.mismatch(results, roughly=True)
     if mismatch is None:
         return replace(found, peer="agrees")
     return replace(found, kind="peer", detail=f"ONNX Runtime: {mismatch}", peer="differs")
@@ -225,7 +225,7 @@ def plain_reason(text: str) -> str:
     """A reason without names and numbers, so that equal ones can be counted."""
     text = re.sub(r"'[^']*'", "'...'", text.split("\n")[0])
     text = re.sub(r"\[[^\]]*\]", "[...]", text)
-    return re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "N", text)[:160]
+    return re.sub(r"(?<![\w.])-?\d+(\.\d+)?(e[+-]?\d+)?", "N", text)[:160]
 
 
 def _error(error: Exception) -> Outcome:

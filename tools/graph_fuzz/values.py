@@ -42,12 +42,14 @@ COMMON = frozenset(["f32", "f64", "i64", "i32", "u8", "i8", "bool"])
 assert WEIGHTS.keys() == {d.name for d in ALL}, "every element type has a weight"
 
 
-def draw_array(draw: Draw, dtype: DType, shape: Shape, style: str) -> Array:
-    """An array of that kind of values."""
+def draw_array(
+    draw: Draw, dtype: DType, shape: Shape, style: str, *, extremes: bool = True
+) -> Array:
+    """An array of that kind of values; integers sometimes with the `extremes` of their range."""
     if dtype.kind == "bool":
         return draw.rng.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_integer:
-        return _integers(draw, dtype, shape)
+        return _integers(draw, dtype, shape, extremes=extremes)
     if dtype == f8e8m0:
         return np.exp2(draw.rng.integers(-6, 7, shape).astype(np.float32)).astype(dtype.numpy)
     made = _floats(draw, dtype, shape, style)
@@ -56,11 +58,11 @@ def draw_array(draw: Draw, dtype: DType, shape: Shape, style: str) -> Array:
     return _with_specials(draw, made, dtype) if style == "special" else made
 
 
-def _integers(draw: Draw, dtype: DType, shape: Shape) -> Array:
+def _integers(draw: Draw, dtype: DType, shape: Shape, *, extremes: bool) -> Array:
     low, high = integer_range(dtype)
     small = draw.rng.integers(max(low, -8), min(high, 8) + 1, shape)
     made = small.astype(dtype.numpy)
-    if made.size and draw.chance(EXTREMES):
+    if extremes and made.size and draw.chance(EXTREMES):
         places = draw.rng.random(shape) < 0.2
         widest = np.uint64 if dtype.kind == "uint" else np.int64
         ends = np.array([low, high, max(low, -1)], widest).astype(dtype.numpy)
