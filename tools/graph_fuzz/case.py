@@ -20,7 +20,7 @@ from whet.frontend.onnx.external import ExternalData
 from whet.frontend.onnx.tensors import Foreign, read_tensor
 
 WAYS = {"plain": 84, "cached": 8, "artifact": 8}
-MOST_CHECKED = 6
+MOST_CHECKED = 4
 """Nodes of models that are compiled with checks, which take long to compile."""
 LAYOUTS = ("fortran", "reversed", "sparse", "unaligned")
 
