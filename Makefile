@@ -30,16 +30,19 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/pytest -n 2
 
-# All of ONNX's own node tests; `make test` runs a sample of them.
+# All of ONNX's own node tests, in the interpreter and as native code for TARGET; `make test` runs
+# a sample of them.
+TARGET ?= cpu
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py
+	$(BIN)/python tools/conformance.py --target $(TARGET)
 
 # Random kernels against the interpreter; `make test` runs a sample of them.
 fuzz: $(STAMP)
 	$(BIN)/python tools/fuzz.py
 
 # Random models against the interpreter, on all targets; `make test` runs a sample of them.
-#   make fuzz-graphs COUNT=50000 SEED=1 TARGET=avx2 JOBS=16
+#   make fuzz-graphs COUNT=50000 SEED=1 TARGET=x86-64-v3 JOBS=16
 COUNT ?= 1000
 SEED ?= 0
 fuzz-graphs: $(STAMP)

@@ -1,13 +1,15 @@
 """Winograd against direct convolution, both as the analytic model schedules them.
 
-    python -m bench.winograd [--target cpu] [--threads 1] [--rounds 40] [--cold]
+    python -m bench.winograd [--target cpu] [--threads 1] [--rounds 40] [--cold] [--guard]
 
 The layers are the 3x3 convolutions with stride 1 of ResNet-50, with bias, residual and relu, the
 phases of DCGAN's transposed convolutions (windows of 2x2), dilated ones, and some others.  Both
 kernels are called in turn in one process; the least time counts.  With --cold the weights come
 from memory: more copies than the caches hold take turns.  Errors are against double precision: the
 largest relative to the range, and how many times the largest one and the root mean square of direct
-sums cut at 384 terms, as libraries cut them.
+sums cut at 384 terms, as libraries cut them.  With --guard, a third kernel is the Winograd one that
+watches what it reads for outliers (`numerics="guarded"`), and the last column is its least time
+over that of the plain one.
 """
 
 from __future__ import annotations
@@ -98,6 +100,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--cold", action="store_true", help="weights come from memory")
+    parser.add_argument("--guard", action="store_true", help="also watch for outliers")
     arguments = parser.parse_args()
     cache = FileCache(process_config().cache)
     target, threads = find_target(arguments.target, cache), arguments.threads
@@ -105,7 +108,8 @@ def main() -> None:
     pool.set_threads(threads)
     print(f"{target.cpu}, {threads} threads, {'cold' if arguments.cold else 'hot'} weights, us")
     print(f"{'layer':20}{'direct':>9}{'model':>9}{'Winograd':>10}{'model':>9}{'ratio':>7}"
-          f"{'wanted':>8}{'error':>10}{'of direct':>10}{'rms':>6}  schedule")  # fmt: skip
+          f"{'wanted':>8}{'error':>10}{'of direct':>10}{'rms':>6}"
+          f"{'guarded' if arguments.guard else '':>9}  schedule")  # fmt: skip
     for name, (case, wanted) in LAYERS.items():
         c, w = find_contraction(case.task), find_winograd(case.task)
         assert c is not None
@@ -114,23 +118,29 @@ def main() -> None:
         assert chosen is not None
         direct_ns, tiling = best_tiling(c, target, threads)
         kernels = [lower_contraction(c, tiling, "k"), lower_winograd(w, chosen[1], "k")]
-        direct, fast = (
+        if arguments.guard:
+            watching = find_winograd(dataclasses.replace(case.task, guarded=True))
+            assert watching is not None
+            kernels.append(lower_winograd(watching, chosen[1], "k"))
+        contestants = [
             Contestant(
                 case, k,
                 case.bind(k, native(k, target, pool.symbols), GuardedMemory(at_end=False)),
                 arguments.cold,
             )
             for k in kernels
-        )  # fmt: skip
+        ]  # fmt: skip
+        direct, fast = contestants[:2]
         cut = lower_contraction(c, dataclasses.replace(tiling, terms=DIRECT_SUM), "k")
         usual = errors_of(case.run(cut, target), case)
         for _ in range(arguments.rounds):
-            direct.turn()
-            fast.turn()
+            for contestant in contestants:
+                contestant.turn()
+        guarded = f"{contestants[-1].best / fast.best:9.3f}" if arguments.guard else f"{'':9}"
         print(f"{name:20}{direct.best * 1e6:9.0f}{direct_ns / 1e3:9.0f}{fast.best * 1e6:10.0f}"
               f"{chosen[0] / 1e3:9.0f}{direct.best / fast.best:7.2f}{wanted or '':>8}"
               f"{fast.errors[0]:10.1e}{fast.errors[0] / usual[0]:10.2f}"
-              f"{fast.errors[1] / usual[1]:6.2f}  {chosen[1]}")  # fmt: skip
+              f"{fast.errors[1] / usual[1]:6.2f}{guarded}  {chosen[1]}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]
 
     def forget() -> None:
         process_config.cache_clear()
-        engine._Process.engine = None
+        engine._Process.engines.clear()
         engine._Process.told.clear()
 
     def change(**variables: object) -> None:

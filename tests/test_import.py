@@ -13,17 +13,16 @@ HEAVY = {
 }  # fmt: skip
 
 MEASURE = """
-import json, sys, time
+import json, sys
 import numpy
 opened = []
 sys.addaudithook(lambda event, args: opened.append(event) if event.startswith("socket.") else None)
 before = set(sys.modules)
-start = time.perf_counter()
 import whet
-seconds = time.perf_counter() - start
 {more}
-tops = sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})
-print(json.dumps({{"seconds": seconds, "modules": tops, "opened": opened}}))
+loaded = set(sys.modules) - before
+tops = sorted({{name.partition(".")[0] for name in loaded}})
+print(json.dumps({{"loaded": sorted(loaded), "modules": tops, "opened": opened}}))
 """
 
 
@@ -38,8 +37,9 @@ def measure(more: str = "") -> dict[str, Any]:
 
 
 def test_import_is_cheap() -> None:
-    """At most 0.1 s beyond NumPy; the best of a few, because the machine may be busy."""
-    assert min(measure()["seconds"] for _ in range(5)) <= 0.1
+    """A few modules beyond NumPy: the rest comes when it is used."""
+    loaded = measure()["loaded"]
+    assert len(loaded) <= 5, loaded
 
 
 def test_import_pulls_in_nothing_heavy_and_opens_no_socket() -> None:

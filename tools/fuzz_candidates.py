@@ -23,8 +23,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.build.random_graphs import random_graph
+from whet.api.engine import target_name
 from whet.api.tuning import weighted_tasks
-from whet.core.target import Target, detect
+from whet.core.target import Target, named_target
 from whet.measure.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.tasks.examples import make_example
@@ -91,7 +92,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    target, rng = detect(), np.random.default_rng(given.seed)
+    target, rng = named_target(target_name(None)), np.random.default_rng(given.seed)
     outcomes: Counter[str] = Counter()
     sketches: Counter[str] = Counter()
     wrong, start = 0, time.monotonic()

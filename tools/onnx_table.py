@@ -51,7 +51,7 @@ def page() -> str:
     schemas = newest_schemas()
     ways = {key: support(*key, schema) for key, schema in schemas.items()}
     supported = sum(way != "no" for way in ways.values())
-    expected = sum(totals[status] for status in ("pass", "unsupported", "deliberate"))
+    expected = sum(totals[status] for status in ("pass", "refused", "deliberate"))
     lines = [
         "# ONNX operators",
         "",
@@ -68,7 +68,7 @@ def page() -> str:
         "",
         textwrap.fill(
             f"ONNX's own node tests: **{totals['pass']} of {totals.total()} pass**, "
-            f"{totals['unsupported']} are refused as unsupported, {totals['deliberate']} "
+            f"{totals['refused']} are refused as unsupported, {totals['deliberate']} "
             "(`Resize` with corners aligned and a length between two whole numbers) expect what "
             f"neither ONNX Runtime nor PyTorch gives, {totals.total() - expected} fail. "
             "`make conformance` runs them. The last column counts the tests in which an operator "

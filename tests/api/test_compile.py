@@ -170,7 +170,7 @@ def test_wrong_calls_say_what_is_wrong(
     ("arguments", "message"),
     [
         ({"threads": 0}, "0 threads"),
-        ({"target": "tpu"}, "no target 'tpu'"),
+        ({"target": "tpu"}, "no target is named 'tpu'"),
         ({"numerics": "fuzzy"}, "no numerics 'fuzzy'"),
         ({"budget": "soon"}, "'soon' is not a time budget"),
         ({"budget": -1}, "makes no sense"),

@@ -17,11 +17,11 @@ import onnx
 import pytest
 
 import whet
+from tests.targets import HOST
 from whet.api.arguments import thread_count
 from whet.api.tuning import tune_graphs
 from whet.build.segment import NativeSegment
 from whet.core.errors import RecordsError, WhetError, WhetWarning
-from whet.core.target import detect
 from whet.db.store import Database
 from whet.tune.tuner import Budget
 
@@ -86,7 +86,7 @@ def test_a_user_without_a_home(
         "folder of your own"
     ]
     with pytest.raises(RecordsError, match=r"WH4102 there is no home folder to keep tuning") as e:
-        tune_graphs([f.graph], detect(), 1, Budget(trials=1))
+        tune_graphs([f.graph], HOST, 1, Budget(trials=1))
     assert "set WHET_DB_PATH" in str(e.value)
 
 
@@ -112,7 +112,7 @@ def test_damaged_records_are_not_used(
     assert notes[0].startswith(f"tuning records are not used: the tuning database '{path}' cannot")
     f.save(tmp_path / "linear.whet")
     with pytest.raises(RecordsError, match=r"WH4101 the tuning database .* cannot be read"):
-        tune_graphs([f.graph], detect(), 1, Budget(trials=1))
+        tune_graphs([f.graph], HOST, 1, Budget(trials=1))
 
 
 def test_records_that_may_not_be_looked_at(
@@ -149,7 +149,7 @@ def test_records_that_may_not_be_written_are_read(
     f = check_native(linear, notes)
     assert notes == []
     with pytest.raises(RecordsError, match=r"WH4102 .* cannot be written: permission denied") as e:
-        tune_graphs([f.graph], detect(), 1, Budget(trials=1))
+        tune_graphs([f.graph], HOST, 1, Budget(trials=1))
     assert "set WHET_DB_PATH to a file that you may write" in str(e.value)
 
 
@@ -158,7 +158,7 @@ def test_a_database_that_cannot_be_made_is_not_called_missing(
 ) -> None:
     monkeypatch.setattr("whet.db.store.may_write", lambda path: False)
     with pytest.raises(RecordsError, match=r"WH4102 .* cannot be written: permission denied"):
-        tune_graphs([], detect(), 1, Budget(trials=1), database=tmp_path / "no" / "records.db")
+        tune_graphs([], HOST, 1, Budget(trials=1), database=tmp_path / "no" / "records.db")
 
 
 # ------------------------------------------------------------------------- no native code at all

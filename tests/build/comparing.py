@@ -8,18 +8,18 @@ import numpy as np
 
 from tests.build.guard_pages import GuardedMemory
 from tests.ops.test_properties import check_same
+from tests.targets import HOST
 from whet.build.native import NativeExecutable, build
 from whet.build.plan import Plan, make_plan
 from whet.build.prices import Prices
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
-from whet.core.target import detect
 from whet.core.types import Array
 from whet.graph.graph import Graph, apply, make_input
 from whet.graph.interpret import interpret
 from whet.ops.base import Sample
 
-TARGET = detect()
+TARGET = HOST
 NO_CACHE = FileCache(CacheConfig(enabled=False))
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.build.test_calls import layered_graph
+from tests.targets import HOST
 from whet.build import assemble, constants, planning
 from whet.build.native import NativeExecutable, build
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.dtypes import f32
-from whet.core.target import detect
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
@@ -32,7 +32,7 @@ def cache(tmp_path: Path) -> FileCache:
 
 
 def built(cache: FileCache, *, numerics: Numeric = "real", threads: int = 1) -> NativeExecutable:
-    return build(layered_graph(), detect(), threads, cache, numerics=numerics)
+    return build(layered_graph(), HOST, threads, cache, numerics=numerics)
 
 
 def check_result(executable: NativeExecutable) -> None:
@@ -122,7 +122,7 @@ def check_product(executable: NativeExecutable, rows: int) -> None:
 def test_shapes_of_a_model_share_its_weights(tmp_path: Path, enabled: bool) -> None:
     """Panels are of few widths, so five numbers of rows have fewer kinds of panels."""
     cache = FileCache(CacheConfig(enabled=enabled, dir=tmp_path / "cache"))
-    made = {rows: build(product(rows), detect(), 1, cache) for rows in (64, 96, 120, 200, 256)}
+    made = {rows: build(product(rows), HOST, 1, cache) for rows in (64, 96, 120, 200, 256)}
     kept = [w for executable in made.values() for w in weights(executable)]
     assert len(kept) == 5
     different = len({id(w) for w in kept})
@@ -136,7 +136,7 @@ def test_shapes_of_a_model_share_its_weights(tmp_path: Path, enabled: bool) -> N
 def test_weights_that_are_there_are_not_packed_again(
     cache: FileCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = build(product(64), detect(), 1, cache)
+    first = build(product(64), HOST, 1, cache)
     del first
     gc.collect()
 
@@ -148,16 +148,16 @@ def test_weights_that_are_there_are_not_packed_again(
         if entry.kind == "segment":  # as if this shape had never been built
             assert cache.folder is not None
             (cache.folder / entry.path).unlink()
-    check_product(build(product(64), detect(), 1, cache), 64)
+    check_product(build(product(64), HOST, 1, cache), 64)
     other = np.zeros((64, 512), np.float32)
     with pytest.raises(AssertionError, match="weights were packed"):
-        build(product(64, other), detect(), 1, cache)
+        build(product(64, other), HOST, 1, cache)
 
 
 def test_weights_in_use_are_kept_again_when_the_cache_was_cleared(cache: FileCache) -> None:
-    first = build(product(64), detect(), 1, cache)
+    first = build(product(64), HOST, 1, cache)
     cache.clear()
-    again = build(product(64), detect(), 1, cache)
+    again = build(product(64), HOST, 1, cache)
     assert [id(w) for w in weights(again)] == [id(w) for w in weights(first)]
     assert [e.kind for e in cache.entries()].count("constant") == 1
     check_product(again, 64)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.schedule.small_tasks import make_task, matmul
 from tests.schedule.windows import Windows
+from tests.targets import LEVELS
 from whet.api import engine
 from whet.build import calibrate as calibration
 from whet.build.calibrate import calibrated_target, constants_from, measure
@@ -22,7 +23,14 @@ from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.constants import CONSTANTS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS, Target, detect, host_target, target_from_json
+from whet.core.target import (
+    PRESETS,
+    Target,
+    detect,
+    find_target,
+    host_target,
+    target_from_json,
+)
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
@@ -242,11 +250,27 @@ def test_a_calibration_that_lacks_a_constant_is_repeated(
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=list(PRESETS))
-def test_presets_are_never_measured(
+def test_typical_machines_are_never_measured(
     measured: list[Target], cache: FileCache, preset: Target
 ) -> None:
     assert calibrated_target(preset, cache) is preset
     assert not measured
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_this_machine_held_back_is_measured_apart(
+    name: str, measured: list[Target], cache: FileCache
+) -> None:
+    notes: list[str] = []
+    calibration.remember(HOST.calibrated(cycles_per_ns=1.0), cache)
+    target = find_target(name, cache)
+    found = calibrated_target(target, cache, notes.append)
+    assert measured == [target]
+    assert found.constant("cycles_per_ns") == 4.0
+    assert find_target(name, cache) == found
+    if target.key != HOST.key:
+        assert notes == [f"measuring this machine as {target.cpu} once (about 2 s)"]
+        assert host_target(cache).constant("cycles_per_ns") == 1.0
 
 
 def test_nothing_is_measured_that_cannot_be_kept(measured: list[Target]) -> None:
@@ -263,7 +287,7 @@ def test_the_knob_decides(
     calibration.remember(HOST.calibrated(cycles_per_ns=1.0), cache)
     config = Config(calibrate=wanted, cache=cache.config)
     monkeypatch.setattr(engine, "process_config", lambda: config)
-    monkeypatch.setattr(engine._Process, "engine", None)
+    monkeypatch.setattr(engine._Process, "engines", {})
     found: Any = engine.default_engine(notes.append)
     assert found is engine.default_engine(notes.append)
     assert (len(measured), len(notes)) == ((1, 1) if wanted else (0, 0))

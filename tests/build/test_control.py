@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.build.comparing import check_native, native, plan_of
+from tests.targets import HOST
 from whet.api.tuning import weighted_tasks
 from whet.build.control import ControlStep, inner_steps
 from whet.core.dtypes import DType, bool_, f16, f32, i64
 from whet.core.errors import OperatorError
-from whet.core.target import detect
 from whet.core.types import TensorType
 from whet.graph.body import close_body, fresh_inputs, whole_body
 from whet.graph.build import GraphBuilder
@@ -165,7 +165,7 @@ def test_the_kernels_of_a_body_are_tuned_as_often_as_they_run() -> None:
     body = b.body((t(4, 4), t(4, 4)), lambda h, w: (b.one(Tanh(), b.one(MatMul(), h, w)),))
     h, w = b.input("h", t(4, 4)), b.input("w", t(4, 4))
     graph = graph_of(b.results(Scan(body, 9, 1), h, w), h, w)
-    (task,) = weighted_tasks([graph], detect(), 1, "real")
+    (task,) = weighted_tasks([graph], HOST, 1, "real")
     assert task.counts == (9,)
 
 

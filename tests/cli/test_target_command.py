@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.targets import FOREIGN
 from whet.build import calibrate
 from whet.cli import target as command
 from whet.core.caching import FileCache
@@ -28,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileCache:
 
 
 def test_this_machine_with_defaults(whet: Whet, cache: FileCache) -> None:
-    done = whet("target")
+    done = whet("target", "cpu")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == str(detect())
@@ -37,9 +38,9 @@ def test_this_machine_with_defaults(whet: Whet, cache: FileCache) -> None:
 
 
 def test_a_preset_as_json(whet: Whet, cache: FileCache) -> None:
-    document = json.loads(whet("target", "aarch64-neon", "--json").stdout)
-    preset = PRESETS["aarch64-neon"]
-    assert (document["key"], document["vector_bits"]) == (preset.key, 128)
+    document = json.loads(whet("target", FOREIGN, "--json").stdout)
+    preset = PRESETS[FOREIGN]
+    assert (document["key"], document["vector_bits"]) == (preset.key, preset.vector_bits)
     assert document["constants"] == {name: c.default for name, c in CONSTANTS.items()}
     assert document["calibration"] == {}
 
@@ -54,21 +55,21 @@ def test_measuring_replaces_what_was_measured(
 
     monkeypatch.setattr(calibrate, "calibrate", measure)
     for clock in (2.0, 5.0):
-        done = whet("target", "--measure")
+        done = whet("target", "cpu", "--measure")
         assert f"cycles_per_ns{clock:>20.4g}  measured" in done.stdout
         assert "note: measuring this machine once" in done.stderr
         assert host_target(cache).constant("cycles_per_ns") == clock
-    assert "measured" in whet("target").stdout
+    assert "measured" in whet("target", "cpu").stdout
 
 
 def test_what_cannot_be_measured(
     whet: Whet, cache: FileCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = whet("target", "x86-64-v3", "--measure")
+    done = whet("target", FOREIGN, "--measure")
     assert done.returncode == 2
-    assert "WH1002 'x86-64-v3' is not this machine and cannot be measured" in done.stderr
+    assert f"WH1002 '{FOREIGN}' is not this machine and cannot be measured" in done.stderr
     monkeypatch.setattr(command, "process_config", lambda: Config(cache=CacheConfig(enabled=False)))
-    done = whet("target", "--measure")
+    done = whet("target", "cpu", "--measure")
     assert done.returncode == 2
     assert "WH1002 there is no cache to keep measurements in" in done.stderr
     assert whet("target", "z80").returncode == 2

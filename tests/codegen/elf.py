@@ -11,21 +11,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.codegen.aarch64 import GOT_KINDS, relocate
+from whet.codegen.llvm.elf import (
+    GLOBAL,
+    HEADER,
+    SECTION,
+    UNDEFINED,
+    Section,
+    Symbol,
+    read_sections,
+    read_symbols,
+)
 
 AARCH64 = 183
 PAGE = 0x10000
 """The largest page of the machines in question: what lies in other pages can be protected."""
 
 READ, WRITE, EXECUTE = 4, 2, 1
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
-_PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
+_PROGBITS, _RELA = 1, 4
 _WRITABLE, _ALLOCATED = 1, 2
-_GLOBAL = 1
-_UNDEFINED = 0
 
 
 class LinkError(Exception):
@@ -33,26 +38,6 @@ class LinkError(Exception):
 
 
 # ------------------------------------------------------------------------------------- objects
-@dataclass(frozen=True)
-class Section:
-    name: str
-    kind: int
-    flags: int
-    data: bytes
-    link: int
-    info: int
-    """For relocations: the section that they change."""
-    alignment: int
-
-
-@dataclass(frozen=True)
-class Symbol:
-    name: str
-    binding: int
-    section: int
-    value: int
-
-
 @dataclass(frozen=True)
 class Relocation:
     section: int
@@ -84,34 +69,15 @@ class ObjectFile:
 
 def read_object(data: bytes) -> ObjectFile:
     """The parts of a 64-bit little-endian object file."""
-    ident, _, machine, _, _, _, table, _, _, _, _, _, count, names = _HEADER.unpack_from(data)
-    if ident[:6] != b"\x7fELF\x02\x01":
-        raise LinkError("not a 64-bit little-endian ELF file")
-    raw = [_SECTION.unpack_from(data, table + n * _SECTION.size) for n in range(count)]
-    strings = raw[names][4]
-    sections = []
-    for name, kind, flags, _, start, size, link, info, alignment, _ in raw:
-        body = b"\0" * size if kind == _NOBITS else data[start : start + size]
-        sections.append(
-            Section(_string(data, strings + name), kind, flags, body, link, info, max(alignment, 1))
-        )
-    symbols = [
-        Symbol(_string(sections[s.link].data, name), info >> 4, section, value)
-        for s in sections
-        if s.kind == _SYMTAB
-        for name, info, _, section, value, _ in _SYMBOL.iter_unpack(s.data)
-    ]
+    sections = read_sections(data)
     relocations = [
         Relocation(s.info, offset, kind, symbol, addend)
         for s in sections
         if s.kind == _RELA
         for offset, kind, symbol, addend in _RELOCATION.iter_unpack(s.data)
     ]
-    return ObjectFile(machine, tuple(sections), tuple(symbols), tuple(relocations))
-
-
-def _string(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode()
+    machine: int = HEADER.unpack_from(data)[2]
+    return ObjectFile(machine, tuple(sections), tuple(read_symbols(sections)), tuple(relocations))
 
 
 # ------------------------------------------------------------------------------------- linking
@@ -162,7 +128,7 @@ def _global_symbols(
     found: dict[str, int] = {}
     for file, place in zip(files, places):
         for s in file.symbols:
-            if s.binding != _GLOBAL or s.section == _UNDEFINED:
+            if s.binding != GLOBAL or s.section == UNDEFINED:
                 continue
             if s.name in found:
                 raise LinkError(f"{s.name} is defined twice")
@@ -171,7 +137,7 @@ def _global_symbols(
 
 
 def _address(symbol: Symbol, place: dict[int, int], defined: dict[str, int]) -> int:
-    if symbol.section != _UNDEFINED:
+    if symbol.section != UNDEFINED:
         return place[symbol.section] + symbol.value
     if symbol.name not in defined:
         raise LinkError(f"nothing defines {symbol.name}")
@@ -221,7 +187,7 @@ class MemoryMap:
 
 def executable(regions: Sequence[Region], entry: int) -> bytes:
     """The file of a static program that consists of these regions."""
-    headers = _HEADER.size + _SEGMENT.size * len(regions)
+    headers = HEADER.size + _SEGMENT.size * len(regions)
     body, segments = bytearray(), b""
     for r in regions:
         # An address and its place in the file have to agree within a page.
@@ -231,6 +197,6 @@ def executable(regions: Sequence[Region], entry: int) -> bytes:
         segments += _SEGMENT.pack(1, r.access, offset, r.address, r.address, size, size, PAGE)
         body += r.data
     ident = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header = _HEADER.pack(ident, 2, AARCH64, 1, entry, _HEADER.size, 0, 0, _HEADER.size,
-                          _SEGMENT.size, len(regions), _SECTION.size, 0, 0)  # fmt: skip
+    header = HEADER.pack(ident, 2, AARCH64, 1, entry, HEADER.size, 0, 0, HEADER.size,
+                          _SEGMENT.size, len(regions), SECTION.size, 0, 0)  # fmt: skip
     return header + segments + bytes(body)

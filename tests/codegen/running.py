@@ -7,22 +7,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.codegen.llvm.compile import Library, emit_object, host_cpu
+from tests.targets import HOST
+from whet.build.kernels import compile_all
+from whet.build.native import NO_CACHE
+from whet.codegen.llvm.compile import Library
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
-from whet.core.target import detect
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import Program
 
 
-def run_native(program: Program, arrays: Sequence[Array], *, checked: bool = False) -> list[Array]:
+def run_native(
+    program: Program,
+    arrays: Sequence[Array],
+    *,
+    checked: bool = False,
+    target: Target | None = None,
+) -> list[Array]:
     """The outputs of the program; memory is filled with ones in all bits before."""
-    module = Module(detect())
+    target = target or HOST
+    module = Module(target)
     emit_program(program, module, {} if checked else None)
-    library = Library(
-        [emit_object(module.text(), *host_cpu()), emit_object(SERIAL_POOL, *host_cpu())]
-    )
+    library = Library(compile_all([module.text(), SERIAL_POOL], target, NO_CACHE))
     made = [_filled(b.shape, b.dtype.numpy) for b in (*program.outputs, *program.workspace)]
     table = (ctypes.c_void_p * (len(arrays) + len(made)))(
         *(a.ctypes.data for a in (*arrays, *made))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.build.guard_pages import GuardedMemory
 from tests.codegen.running import run_native
+from tests.targets import HOST
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
 from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
@@ -192,7 +193,9 @@ EXACT = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
 }  # fmt: skip
 UNITS = {"exp": 2, "log": 2, "tanh": 6, "erf": 6, "sigmoid": 4}
-"""Allowed error in units in the last place."""
+"""Allowed error in units in the last place, where a multiply-add is rounded once."""
+TWICE = 0 if HOST.architecture == "aarch64" or "fma" in HOST.features else 1
+"""What is added to it where it is rounded twice."""
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -209,7 +212,7 @@ def test_polynomials(name: str, lanes: int) -> None:
         expected = EXACT[name](values.astype(np.float64))
     error = np.abs(apply(name, values, lanes).astype(np.float64) - expected)
     unit = np.spacing(np.maximum(np.abs(expected), np.finfo(np.float32).tiny).astype(np.float32))
-    assert (error / unit).max() <= UNITS[name], values[(error / unit).argmax()]
+    assert (error / unit).max() <= UNITS[name] + TWICE, values[(error / unit).argmax()]
 
 
 @pytest.mark.parametrize("lanes", [8, 16])

@@ -224,7 +224,7 @@ def test_sleeping_workers_wake_up(pool: ThreadPool, job: Job) -> None:
 
 def test_spinning_lasts_about_as_long_as_asked(pool: ThreadPool, job: Job) -> None:
     pool.set_threads(2)
-    pool.set_spin(200_000)
+    pool.set_spin(1_000_000)  # much longer than a busy machine keeps this thread waiting
     try:
         meet(job, 2)
         time.sleep(0.02)

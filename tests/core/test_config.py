@@ -21,8 +21,10 @@ def test_defaults_need_no_environment() -> None:
 
 def test_variables_reach_their_knobs() -> None:
     config = read_config(
-        {"WHET_THREADS": "3", "WHET_CACHE_DIR": "/a/b", "WHET_CACHE_ENABLED": "No"}
-    )
+        {"WHET_THREADS": "3", "WHET_CACHE_DIR": "/a/b", "WHET_CACHE_ENABLED": "No",
+         "WHET_TARGET": "x86-64-v3"}
+    )  # fmt: skip
+    assert config.target == "x86-64-v3"
     assert config.threads == 3
     assert config.cache.dir == Path("/a/b")
     assert not config.cache.enabled
@@ -44,8 +46,9 @@ def test_bad_values_are_refused(variable: str, value: str, message: str) -> None
 
 
 def test_every_knob_explains_itself() -> None:
-    assert [k.variable for k in knobs()][:6] == [
+    assert [k.variable for k in knobs()][:7] == [
         "WHET_THREADS",
+        "WHET_TARGET",
         "WHET_CHECK_ACCESSES",
         "WHET_CALIBRATE",
         "WHET_STRICT",

@@ -114,7 +114,8 @@ def test_an_interrupt_ends_the_workers() -> None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
-    assert errors.rstrip().endswith("KeyboardInterrupt")
+    # Not at the very end: workers that were still starting complain as well.
+    assert "KeyboardInterrupt" in errors.splitlines()
     # The tracker goes when it sees that its owner has gone, which nobody waits for.
     deadline = time.monotonic() + 60
     while alive := [pid for pid in workers if is_alive(pid)]:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from whet.core import foreign
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.containers import usable_memory, usable_processors, within_quota
 from whet.core.errors import UsageError, WhetError
+from whet.core.foreign import missing_here, require_here
 from whet.core.host import Host, read_host
 from whet.core.target import (
     PRESETS,
@@ -21,6 +23,7 @@ from whet.core.target import (
     detect,
     find_target,
     host_target,
+    named_target,
     remember,
     target_from_json,
 )
@@ -250,8 +253,63 @@ def test_a_damaged_description_is_detected_anew(cache: FileCache) -> None:
     assert host_target(cache, HOST) == target
 
 
+# --------------------------------------------------------------------------------------- by name
+WIDE_HOST = dataclasses.replace(HOST, flags=frozenset(AVX512.split()))
+
+
 def test_targets_are_found_by_name(cache: FileCache) -> None:
-    assert find_target("x86-64-v3", cache) is PRESETS["x86-64-v3"]
-    assert find_target("cpu", cache) == detect()
+    assert find_target("cpu", cache, HOST) == detect(HOST)
     with pytest.raises(UsageError, match="WH1002 no target is named 'gpu'"):
         find_target("gpu", cache)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "registers", "has", "lacks"),
+    [
+        ("x86-64-v2", 128, 16, "sse4.2", "avx"),
+        ("x86-64-v3", 256, 16, "avx2", "avx512f"),
+        ("x86-64-v4", 512, 32, "avx512bw", "avx512vnni"),
+    ],
+)
+def test_a_level_below_this_machine_is_this_machine_held_back(
+    name: str, bits: int, registers: int, has: str, lacks: str
+) -> None:
+    machine, target = detect(WIDE_HOST), named_target(name, WIDE_HOST)
+    assert (target.cpu, target.vector_bits, target.vector_registers) == (name, bits, registers)
+    assert has in target.features
+    assert lacks not in target.features
+    assert (target.cores, target.l1d_bytes, target.l2_bytes) == (6, 32768, 1 << 20)
+    assert target.name == f"Test CPU as {name}"
+    assert len({target.key, machine.key, PRESETS[name].key}) == 3
+    assert not target.missing_on(machine)
+
+
+def test_a_level_that_is_this_machine_changes_nothing() -> None:
+    """Records of `cpu` are those of its own level."""
+    assert named_target("x86-64-v3", HOST) == detect(HOST)
+    assert named_target("x86-64-v3", WIDE_HOST) != detect(WIDE_HOST)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v4", "aarch64-neon"])
+def test_a_level_above_this_machine_is_a_typical_one(name: str) -> None:
+    assert named_target(name, HOST) is PRESETS[name]
+
+
+def test_an_unknown_processor_can_build_for_others() -> None:
+    strange = dataclasses.replace(HOST, architecture="riscv64")
+    assert named_target("x86-64-v3", strange) is PRESETS["x86-64-v3"]
+
+
+def test_what_was_measured_belongs_to_one_target(cache: FileCache) -> None:
+    remember(detect(WIDE_HOST).calibrated(cycles_per_ns=1.0), cache)
+    remember(named_target("x86-64-v3", WIDE_HOST).calibrated(cycles_per_ns=2.0), cache)
+    found = [find_target(n, cache, WIDE_HOST) for n in ("cpu", "x86-64-v3", "x86-64-v2")]
+    assert [t.calibration.get("cycles_per_ns") for t in found] == [1.0, 2.0, None]
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "detect", lambda: detect(HOST))
+    require_here(PRESETS["x86-64-v2"])
+    assert missing_here(PRESETS["aarch64-neon"]) == ("aarch64",)
+    with pytest.raises(UsageError, match=r"WH1305 code for x86-64-v4 cannot .* no avx512f, avx512"):
+        require_here(PRESETS["x86-64-v4"])

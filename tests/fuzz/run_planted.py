@@ -40,15 +40,15 @@ def make(bug: Bug, index: int) -> tuple[Case, Outcome]:
     styled = (g for n in count() for g in [grow_model(SEED, 1000 * index + n, keys)]
               if len(g.model.graph.node) <= 7 and bug.style in (None, g.style))  # fmt: skip
     grown = next(styled)
-    variant = draw_variant(SEED, index, "host", grown.style, nodes=25)
+    variant = draw_variant(SEED, index, "cpu", grown.style, nodes=25)
     case = Case(grown.model, grown.inputs, replace(variant, way=bug.way or "plain"))
-    return case, Outcome("ok", target="host", style=grown.style, nodes=case.size)
+    return case, Outcome("ok", target="cpu", style=grown.style, nodes=case.size)
 
 
 def hunt(bug: Bug, *, small: bool) -> dict[str, Any]:
     """How the bug shows first, after how many graphs, and how small it was made."""
     with bug.plant():
-        plan = Plan(SEED, bug.first, MOST, "host", jobs=1, peer=False)
+        plan = Plan(SEED, bug.first, MOST, "cpu", jobs=1, peer=False)
         for index, outcome in run_plan(plan, lambda n: make(bug, n)):
             if outcome.failed:
                 case, _ = make(bug, index)

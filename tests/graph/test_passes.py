@@ -225,7 +225,8 @@ def test_gathered_ranges_are_slices(index: object, kept: str | None) -> None:
 
 def test_known_powers() -> None:
     x = make_input("x", f(2, 3))
-    for exponent, name in ((0.5, "sqrt"), (-1.0, "reciprocal"), (3.0, "pow")):
+    # A root is another number than a power at -inf.
+    for exponent, name in ((0.5, "pow"), (-1.0, "reciprocal"), (3.0, "pow")):
         results = apply(REGISTRY["pow"](), x, make_constant(np.asarray(exponent, np.float32)))
         assert operators(simplify(Graph((x,), results, ("y",)))) == [name]
 

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from tests.targets import HOST
 from whet.core.dtypes import bool_, f32
-from whet.core.target import Target, detect
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import Var, call, const
 from whet.ir.program import Allocate, Buffer, Loop, Program, Stmt, Store, While
@@ -19,7 +20,7 @@ from whet.schedule.kernel import Kernel
 from whet.schedule.sketch import SKETCHES, Population, add_sketch
 from whet.tasks.task import Task
 
-TARGET = detect()
+TARGET = HOST
 
 
 def matmul_task(rows: int, depth: int, columns: int) -> Task:

@@ -11,8 +11,9 @@ from hypothesis import given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task, matmul_relu
 from tests.schedule.windows import Windows, relative_error
+from tests.targets import HOST
 from whet.core.dtypes import f32, i32
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.program import Loop
@@ -24,8 +25,6 @@ from whet.schedule.winograd import find_winograd
 from whet.schedule.winograd_lowering import lower_winograd
 from whet.schedule.winograd_model import best_winograd
 from whet.tasks.task import Task
-
-HOST = detect()
 
 
 def product(m: int, n: int, k: int) -> Task:

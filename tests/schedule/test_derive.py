@@ -17,9 +17,10 @@ from tests.schedule.small_tasks import (
     matmul,
     matmul_relu,
 )
+from tests.targets import HOST
 from whet.core.dtypes import f32
 from whet.core.errors import ScheduleError, WhetError
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.ir.expr import call, const, select
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
@@ -136,16 +137,16 @@ def test_rows_are_legal_and_mean_the_task(name: str) -> None:
     task = TASKS[name](*map(int, rng.integers(3, 12, 3)))
     form = DERIVED.fits(task)
     assert form is not None
-    population = DERIVED.space(form, detect(), 2)
-    assert DERIVED.legal(form, detect(), 2, population).all()
-    costs = DERIVED.costs(form, detect(), 2, population)
+    population = DERIVED.space(form, HOST, 2)
+    assert DERIVED.legal(form, HOST, 2, population).all()
+    costs = DERIVED.costs(form, HOST, 2, population)
     assert np.isfinite(costs).all()
     assert (costs > 0).all()
     for row in rng.integers(0, len(costs), 4):
         holes = {h: int(c[row]) for h, c in population.items()}
         kernel = DERIVED.lower(form, holes, "k")
         check_program(kernel.program, task, arrays_for(task))
-        check_native(kernel, task, arrays_for(task), detect())
+        check_native(kernel, task, arrays_for(task), HOST)
 
 
 @pytest.mark.parametrize("name", ["matmul_relu", "convolution", "two_outputs"])

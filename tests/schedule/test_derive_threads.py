@@ -13,6 +13,7 @@ from tests.build.schedules import RandomSchedule, check_results
 from tests.schedule.windows import Windows, relative_error
 from whet.build.native import build
 from whet.core.dtypes import f32
+from whet.core.errors import ScheduleError
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
@@ -28,6 +29,7 @@ from whet.schedule.derive.sketch import Derived
 from whet.schedule.kernel import Kernel
 from whet.schedule.primitives import naive_program
 from whet.schedule.primitives.tree import walk
+from whet.schedule.sketch import Population
 from whet.tasks.task import Task
 
 THREADS = 2
@@ -56,14 +58,24 @@ class SharedOut:
         for hole, column in population.items():
             shared += column if hole.endswith(".parallel") else 0
         rows = np.flatnonzero(shared > 0) if shared.any() else np.arange(len(shared))
-        row = int(self.rng.choice(rows))
-        holes = {hole: int(column[row]) for hole, column in population.items()}
-        kernel = DERIVED.lower(form, holes, name)
+        kernel, holes = self.lowered(form, population, rows, name)
         loops = [s for s in walk(kernel.program.body) if isinstance(s, Loop)]
         self.parallel += any(s.kind == "parallel" for s in loops)
         self.overlapping += "min(" in str(kernel.program)
         self.shown.append(f"{holes}")
         return kernel
+
+    def lowered(
+        self, form: object, population: Population, rows: Array, name: str
+    ) -> tuple[Kernel, dict[str, int]]:
+        """One of the rows; rules judge structures, and the primitives may refuse a single row."""
+        for row in self.rng.permutation(rows):
+            holes = {hole: int(column[row]) for hole, column in population.items()}
+            try:
+                return DERIVED.lower(form, holes, name), holes
+            except ScheduleError as error:
+                refusal = error
+        raise refusal
 
 
 def check(graph: Graph, seed: int) -> SharedOut:

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task, some_rows
+from tests.targets import HOST
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.dots import DotTiling, dot_holes, find_dots, lower_dots
 from whet.tasks.task import Task
-
-HOST = detect()
 
 
 def both_lie_along(m: int, n: int, k: int) -> Task:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.schedule.windows import Windows, relative_error
-from whet.core.target import PRESETS, detect
+from tests.targets import HOST
+from whet.core.target import PRESETS
 from whet.ir.expr import Axis, Var
 from whet.schedule.contraction import Contraction, Tiling, find_contraction
 from whet.schedule.contraction_lowering import lower_contraction
@@ -17,7 +18,6 @@ from whet.schedule.model import best_tiling, contraction_holes
 from whet.schedule.nest_arrays import position
 from whet.schedule.outside import least_needed, part_needed, span
 
-HOST = detect()
 WIDE = PRESETS["x86-64-v4"]
 
 

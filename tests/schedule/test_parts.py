@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task, some_rows
+from tests.targets import HOST
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.parts import SHORTEST_PART, InParts, numbers_of_parts, reduced_order
 from whet.schedule.sketch import SKETCHES
 from whet.tasks.task import Task
-
-HOST = detect()
 
 
 def vector_by_matrix(k: int, n: int) -> Task:

@@ -19,9 +19,9 @@ from tests.schedule.small_tasks import (
     softmax,
     two_outputs,
 )
+from tests.targets import HOST
 from whet.core.dtypes import f32, i64
 from whet.core.errors import ScheduleError
-from whet.core.target import detect
 from whet.ir.expr import Read, Var, call, cast, const
 from whet.ir.program import Buffer, Loop, Program, Store
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
@@ -109,7 +109,7 @@ def test_native(case: str) -> None:
     task, schedule = STEPS[case]
     program = schedule(naive_program(task))
     kernel = Kernel(program, task.inputs, task.outputs)
-    check_native(kernel, task, arrays_for(task), detect())
+    check_native(kernel, task, arrays_for(task), HOST)
 
 
 def test_every_primitive_is_shown() -> None:
@@ -127,7 +127,7 @@ def test_layouts_of_constants(golden: Callable[[str], None]) -> None:
     program, _, packed = rewrite_layout(naive_program(task), "b", b, (1, 0, 2), (1, 4))
     golden(f"{program}\n\n{packed.name}{list(packed.shape)} = {packed.body}")
     kernel = Kernel(program, (task.inputs[0], packed), task.outputs)
-    check_native(kernel, task, arrays_for(task), detect())
+    check_native(kernel, task, arrays_for(task), HOST)
 
 
 def test_a_constant_that_is_split_as_the_loop_is_read_in_rows() -> None:

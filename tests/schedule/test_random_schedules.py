@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.schedule.random_traces import random_trace
 from tests.schedule.small_tasks import TASKS, arrays_for, check_native, check_program
-from whet.core.target import detect
+from tests.targets import HOST
 from whet.schedule.primitives import naive_program
 from whet.schedule.trace import Trace, replay, replay_kernel
 from whet.tasks.task import Task
@@ -40,7 +40,7 @@ def test_legal_steps_keep_the_meaning(case: tuple[str, int, int, int], seed: int
 def test_legal_steps_keep_the_meaning_natively(case: tuple[str, int, int, int], seed: int) -> None:
     task = task_of(case)
     trace, _ = random_trace(task, np.random.default_rng(seed))
-    check_native(replay_kernel(trace, task), task, arrays_for(task), detect())
+    check_native(replay_kernel(trace, task), task, arrays_for(task), HOST)
 
 
 def test_random_traces_use_every_kind_of_step() -> None:

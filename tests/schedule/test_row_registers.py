@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
+from tests.targets import HOST
 from whet.core.dtypes import f32
-from whet.core.target import detect
 from whet.ir.expr import Expr, call, select
 from whet.ir.tensor import Compute, compute, max_, placeholder, reduce_axis, sum_
 from whet.schedule.attention import AttentionTiling, find_attention
@@ -19,7 +19,6 @@ from whet.schedule.nan_rows import may_miss_nan
 from whet.schedule.row_registers import RowVectors, stay_in_registers
 from whet.tasks.task import Task
 
-HOST = detect()
 WIDEST = HOST.lanes(32)
 
 

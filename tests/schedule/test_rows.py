@@ -12,14 +12,12 @@ from tests.schedule.small_tasks import (
     softmax,
 )
 from tests.schedule.test_family_nests import shape_of
-from whet.core.target import detect
+from tests.targets import HOST
 from whet.schedule.nests import program_nests
 from whet.schedule.rows import Rows, RowTiling, find_rows, lower_rows
 from whet.schedule.rows_model import row_costs, row_holes
 from whet.schedule.rows_nest import row_nests
 from whet.tasks.task import Task
-
-HOST = detect()
 
 
 def found(task: Task) -> Rows:

@@ -15,9 +15,10 @@ from tests.schedule.small_tasks import (
     make_task,
     matmul,
 )
+from tests.targets import HOST
 from whet.core.dtypes import f32
 from whet.core.errors import NoCodeError, WhetError
-from whet.core.target import PRESETS, Target, detect
+from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice, default_kernel
@@ -34,7 +35,6 @@ from whet.schedule.sketch import (
 from whet.schedule.trace import Step, Trace, replay_kernel
 from whet.tasks.task import Task
 
-HOST = detect()
 TARGETS = list(PRESETS.values())
 
 

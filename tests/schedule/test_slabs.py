@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
 from tests.schedule.test_family_nests import shape_of
+from tests.targets import HOST
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.core.types import Shape
 from whet.ir.expr import call
 from whet.ir.program import SCRATCH_LIMIT_BYTES
@@ -23,8 +24,6 @@ from whet.schedule.slabs import find_slabs, lower_slabs
 from whet.schedule.slabs_model import slab_costs, slab_holes, slab_nests
 from whet.tasks.expressions import inline_stages, nothing
 from whet.tasks.task import Task
-
-HOST = detect()
 
 
 def convolution(

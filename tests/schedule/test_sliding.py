@@ -15,8 +15,9 @@ from tests.schedule.small_tasks import (
     some_rows,
 )
 from tests.schedule.windows import Windows, native, relative_error
+from tests.targets import HOST
 from whet.core.dtypes import DType, f32, f64, i32, u8
-from whet.core.target import PRESETS, Target, detect
+from whet.core.target import PRESETS, Target
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Axis, Expr, select
 from whet.ir.tensor import compute, guarded_read, placeholder, reduce_axis, sum_
@@ -24,8 +25,6 @@ from whet.schedule.default import default_choice
 from whet.schedule.sliding import Segment, SlidingTiling, can_align, find_sliding, lower_sliding
 from whet.schedule.sliding_model import sliding_costs, sliding_holes
 from whet.tasks.task import Task
-
-HOST = detect()
 
 
 def some_candidates(task: Task, target: Target, seed: int, count: int) -> list[SlidingTiling]:

@@ -13,10 +13,11 @@ from hypothesis import given, settings, strategies as st
 from tests.codegen.foreign import assembly
 from tests.schedule.small_tasks import arrays_for, expected, make_task
 from tests.schedule.windows import native
+from tests.targets import HOST
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.core.dtypes import DType, f32, f64, i8
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.tensor import compute, placeholder
@@ -25,7 +26,6 @@ from whet.schedule.spatial import SpatialTiling, can_stream, find_spatial, lower
 from whet.schedule.spatial_model import spatial_costs, spatial_holes
 from whet.tasks.task import Task
 
-HOST = detect()
 WIDE = PRESETS["x86-64-v4"]
 ROOM = 64
 

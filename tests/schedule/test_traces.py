@@ -14,8 +14,9 @@ from tests.schedule.small_tasks import (
     check_program,
     matmul,
 )
+from tests.targets import HOST
 from whet.core.errors import ScheduleError
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.schedule.default import default_choice
 from whet.schedule.sketch import choices
 from whet.schedule.trace import Hole, Step, Trace, replay, replay_kernel, trace_of
@@ -63,7 +64,7 @@ def test_packed_constants_are_bound() -> None:
     task = matmul()
     kernel = replay_kernel(TILED, task)
     assert [a.shape for a in kernel.arguments] == [(6, 5), (4, 5, 2)]
-    check_native(kernel, task, arrays_for(task), detect())
+    check_native(kernel, task, arrays_for(task), HOST)
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
+from tests.targets import HOST
 from whet.core.dtypes import f32
-from whet.core.target import detect
 from whet.ir.program import Program
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule import families  # noqa: F401  (adds the sketches)
@@ -29,7 +29,7 @@ def turns(program: Program) -> bool:
 
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 32, 64), (3, 48, 17), (7, 33, 20), (2, 64, 5)])
 def test_turned_panels_are_right(m: int, n: int, k: int) -> None:
-    task, target = product_with_turned(m, n, k), detect()
+    task, target = product_with_turned(m, n, k), HOST
     sketch = find_sketch("contraction")
     form = sketch.fits(task)
     population = sketch.space(form, target, 1)
@@ -44,7 +44,7 @@ def test_turned_panels_are_right(m: int, n: int, k: int) -> None:
 
 @pytest.mark.parametrize("k", [16, 37])
 def test_panels_are_turned_where_they_are_used(k: int) -> None:
-    task, target = product_with_turned(12, 40, k), detect()
+    task, target = product_with_turned(12, 40, k), HOST
     sketch = find_sketch("contraction")
     form = sketch.fits(task)
     holes = {"mr": 4, "nv": 1, "lanes": 8, "tiles_per_block": 3, "panels_per_chunk": 2,
@@ -59,7 +59,7 @@ def test_only_what_lies_along_the_depth_is_turned() -> None:
     a, b = placeholder((4, 32), f32, "a"), placeholder((32, 48), f32, "b")
     r = reduce_axis(32, "k")
     task = make_task(compute((4, 48), lambda i, j: sum_(a[i, r] * b[r, j], r), "y"))
-    sketch, target = find_sketch("contraction"), detect()
+    sketch, target = find_sketch("contraction"), HOST
     form = sketch.fits(task)
     population = sketch.space(form, target, 1)
     holes = {h: int(c[0]) for h, c in population.items()} | {"pack_b": 1}

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from tests.schedule.windows import Windows, relative_error
+from tests.targets import HOST
 from whet.core.dtypes import f32
 from whet.core.errors import WhetError
-from whet.core.target import PRESETS, Target, detect
+from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.interpreter import run
 from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
@@ -33,7 +34,6 @@ from whet.schedule.winograd_lowering import lower_winograd
 from whet.schedule.winograd_model import best_winograd, direct_costs
 from whet.schedule.winograd_precision import longest_sum
 
-HOST = detect()
 X86 = HOST.triple.startswith("x86_64")
 NARROW = PRESETS["x86-64-v3"]
 WIDE = PRESETS["x86-64-v4"]

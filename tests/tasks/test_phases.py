@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.build.comparing import plan_of
+from tests.targets import HOST
 from whet.build.native import build
 from whet.core.dtypes import f32
-from whet.core.target import detect
 from whet.core.types import Shape, TensorType
 from whet.graph.graph import Graph, apply, make_constant, make_input
 from whet.graph.interpret import interpret
@@ -175,7 +175,7 @@ def with_epilogue(op: Op, x: Shape, w: Shape) -> Graph:
 def test_native_code_agrees_with_the_interpreter(case: str) -> None:
     graph = with_epilogue(*CASES[case])
     rng = np.random.default_rng(1)
-    executable = build(graph, detect(), 1)
+    executable = build(graph, HOST, 1)
     for _ in range(2):
         x = rng.standard_normal(graph.inputs[0].tensor_type.shape).astype(np.float32)
         (result,), (expected,) = executable([x]), interpret(graph, [x])

@@ -54,8 +54,8 @@ def made_up(batch: Batch) -> Array:
     return batch.draft * slow
 
 
-def trials(shapes: list[tuple[int, int, int]], count: int = 40) -> list[Trials]:
-    found = [drawn(shape, count, n) for n, shape in enumerate(shapes)]
+def trials(shapes: list[tuple[int, int, int]], count: int = 40, seed: int = 0) -> list[Trials]:
+    found = [drawn(shape, count, seed + n) for n, shape in enumerate(shapes)]
     return [Trials(batch, made_up(batch)) for batch in found]
 
 
@@ -66,31 +66,43 @@ def accuracy(model: CostModel, one: Trials) -> float:
     return float((scores[:, None] > scores[None])[apart].mean())
 
 
+RANKING = TreeSettings(rounds=60, leaves=15, least_rows=3)
+
+
 @pytest.mark.parametrize(
-    "learner",
+    ("learner", "share"),
     [
-        CorrectionLearner(settings=QUICK),
-        CorrectionLearner(rows="statements", settings=QUICK),
-        ThroughputLearner(settings=TreeSettings(rounds=80, least_rows=3)),
-        RankingLearner("itervar", settings=TreeSettings(rounds=60, leaves=15, least_rows=3)),
-        RankingLearner("curve", settings=TreeSettings(rounds=60, leaves=15, least_rows=3)),
+        (CorrectionLearner(settings=QUICK), 0.8),
+        (CorrectionLearner(rows="statements", settings=QUICK), 0.8),
+        (ThroughputLearner(settings=TreeSettings(rounds=80, least_rows=3)), 0.5),
+        (RankingLearner("itervar", settings=RANKING), 0.4),
+        (RankingLearner("curve", settings=RANKING), 0.4),
     ],
 )
-def test_what_was_learned_holds_for_other_tasks(learner: Learner) -> None:
-    model = learner.fit(trials(SHAPES[:9]))
-    others = trials(SHAPES[9:])
-    analytic = np.mean([accuracy(Analytic(), one) for one in others])
-    learned = np.mean([accuracy(model, one) for one in others])
-    assert learned > analytic + 0.05
-    assert learned > 0.85
+def test_what_was_learned_holds_for_other_tasks(learner: Learner, share: float) -> None:
+    """So much of the pairs that the analytic model has in the wrong order are put right, as a
+    mean over several draws: trees differ a little from machine to machine."""
+    analytic, learned = [], []
+    for seed in (0, 100):
+        model = learner.fit(trials(SHAPES[:9], seed=seed))
+        others = trials(SHAPES[9:], seed=seed + 9)
+        analytic += [accuracy(Analytic(), one) for one in others]
+        learned += [accuracy(model, one) for one in others]
+    wrong = 1.0 - np.mean(analytic)
+    assert wrong > 0.3, "the analytic model is nearly right: there is nothing to learn"
+    assert np.mean(learned) > np.mean(analytic) + share * wrong
 
 
 def test_knobs_order_the_candidates_of_a_task() -> None:
-    known, other = drawn(SHAPES[0], 60, 1), drawn(SHAPES[0], 60, 2)
     settings = TreeSettings(rounds=60, leaves=7, least_rows=3)
-    model = RankingLearner("knob", settings=settings).fit([Trials(known, made_up(known))])
-    asked = Trials(other, made_up(other))
-    assert accuracy(model, asked) > max(0.75, accuracy(Analytic(), asked))
+    analytic, learned = [], []
+    for seed in range(4):
+        known, other = drawn(SHAPES[0], 60, seed), drawn(SHAPES[0], 60, seed + 50)
+        model = RankingLearner("knob", settings=settings).fit([Trials(known, made_up(known))])
+        asked = Trials(other, made_up(other))
+        analytic.append(accuracy(Analytic(), asked))
+        learned.append(accuracy(model, asked))
+    assert np.mean(learned) > np.mean(analytic) + 0.1
 
 
 def test_knobs_of_several_sketches_do_not_compare() -> None:

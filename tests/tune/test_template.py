@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.targets import HOST
 from whet.api.tuning import tune_tasks
 from whet.core.dtypes import f32
 from whet.core.errors import ScheduleError, WhetError
-from whet.core.target import PRESETS, detect
+from whet.core.target import PRESETS
 from whet.db.store import Database
 from whet.ir.evaluate import evaluate
 from whet.ir.interpreter import run
@@ -85,7 +86,7 @@ def test_its_trace_says_what_was_done(tiles: Template) -> None:
 
 
 def test_it_is_tuned_as_other_sketches_are(tiles: Template, tmp_path: Path) -> None:
-    task, target, path = product(16, 64, 32), detect(), tmp_path / "r.db"
+    task, target, path = product(16, 64, 32), HOST, tmp_path / "r.db"
     (report,) = tune_tasks(
         [WeightedTask(task, "product", (1,))], target, 1, Budget(60.0, 12),
         sketches=lambda name: name == "test_tiles", database=path,

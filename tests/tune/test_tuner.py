@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import whet
+from tests.targets import HOST
 from whet.api.tuning import tune_graphs, weighted_tasks
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
-from whet.core.target import PRESETS, Target, detect
+from whet.core.target import PRESETS, Target
 from whet.core.types import TensorType
 from whet.db.store import Database
 from whet.graph.build import GraphBuilder
@@ -153,7 +154,7 @@ def test_time_is_a_limit(tmp_path: Path) -> None:
 
 def test_real_trials_give_right_results(tmp_path: Path) -> None:
     graph = small_graph()
-    reports = tune_graphs([graph], detect(), 1, Budget(20.0, 8), database=tmp_path / "r.db")
+    reports = tune_graphs([graph], HOST, 1, Budget(20.0, 8), database=tmp_path / "r.db")
     assert sum(r.trials for r in reports) == 8
     assert reports[0].outcomes.get("ok", 0) > 0
     x = np.random.default_rng(1).standard_normal((24, 40)).astype(np.float32)

@@ -29,7 +29,7 @@ LAYOUTS = ("fortran", "reversed", "sparse", "unaligned")
 class Variant:
     """How a model is compiled and called."""
 
-    target: str = "host"
+    target: str = "cpu"
     threads: int = 1
     numerics: str = "real"
     way: str = "plain"

@@ -96,7 +96,7 @@ def _measure(case: Case) -> tuple[Any, ...]:
     attributes = sum(len(n.attribute) for n in case.model.graph.node)
     operands = sum(len(n.input) for n in case.model.graph.node)
     v = case.variant
-    plain = (v.way != "plain") + v.checked + (v.target != "host")
+    plain = (v.way != "plain") + v.checked + (v.target != "cpu")
     return (
         case.size, len(case.model.graph.output), operands, plain + v.threads,
         sum(a.size for a in arrays), attributes, sum(_digits(a) for a in arrays),
@@ -117,9 +117,9 @@ def _digits(array: Array) -> float:
 def _simpler_variants(case: Case) -> Iterator[Case]:
     v = case.variant
     for changed in (
-        replace(v, way="plain", threads=1, checked=False, target="host"),
+        replace(v, way="plain", threads=1, checked=False, target="cpu"),
         replace(v, way="plain"), replace(v, threads=1), replace(v, threads=2),
-        replace(v, checked=False), replace(v, target="host"),
+        replace(v, checked=False), replace(v, target="cpu"),
     ):  # fmt: skip
         if changed != v:
             yield replace(case, variant=changed)

@@ -21,7 +21,7 @@ from tools.graph_fuzz.judge import Expectation, Mismatch
 from tools.graph_fuzz.memory import fenced_arenas
 from tools.graph_fuzz.model import grow_model
 from tools.graph_fuzz.peer import AVAILABLE, NoAnswer, peer_results
-from tools.graph_fuzz.targets import compiling_for, find_target
+from tools.graph_fuzz.targets import compiling_for, public_name
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.errors import NoCodeError, ScheduleError, WhetError
@@ -158,19 +158,23 @@ def _run_native(case: Case, judge: _Judge, stage: Stage) -> Outcome:
     return Outcome("ok", fallbacks=fallbacks)
 
 
+def silent(message: str) -> None:
+    """Messages to users are no part of what is compared."""
+
+
 @contextmanager
 def _compiled(case: Case, stage: Stage) -> Iterator[Any]:
     """The model compiled in the way of its variant."""
     v = case.variant
     with tempfile.TemporaryDirectory(prefix="whet-fuzz-") as folder:
         cache = FileCache(CacheConfig(enabled=v.way == "cached", dir=Path(folder) / "cache"))
-        with compiling_for(find_target(v.target), cache, checked=v.checked):
+        with compiling_for(v.target, cache, checked=v.checked):
             stage("compile")
             model = case.model.SerializeToString()
 
             def compiled() -> Any:
                 return whet.compile(model, dict(case.inputs), v.threads, numerics=v.numerics,
-                                    note=lambda message: None)  # fmt: skip
+                                    target=public_name(v.target), note=silent)  # fmt: skip
 
             made = compiled()
             if v.way == "cached":
@@ -186,7 +190,7 @@ def _compiled(case: Case, stage: Stage) -> Iterator[Any]:
                     if error.code != "WH3006":  # shapes depend on data: not for artifacts
                         raise
                 else:
-                    made = whet.load(path, v.threads, note=lambda message: None)
+                    made = whet.load(path, v.threads, note=silent)
             yield made
 
 

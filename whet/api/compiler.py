@@ -19,6 +19,7 @@ from whet.api.engine import (
     default_engine,
     describe_options,
     prepare_or_interpret,
+    target_name,
 )
 from whet.api.failures import (
     Failure,
@@ -27,6 +28,7 @@ from whet.api.failures import (
     is_unforeseen,
     python_warning,
 )
+from whet.api.guarded import Guarded
 from whet.api.originals import (
     GetGraph,
     collect_released,
@@ -40,7 +42,7 @@ from whet.api.specs import graph_signature, imported_signature
 from whet.core.errors import ModelError, UsageError, check, fail
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
-from whet.ops.base import Numeric
+from whet.ops.base import NUMERICS, Numeric
 from whet.runtime.arrays import as_numpy
 from whet.runtime.artifact import is_artifact
 from whet.runtime.executable import Executable
@@ -74,7 +76,8 @@ class Options:
             return graph
         return made
 
-    def prepare(self, graph: Graph) -> Executable:
+    def prepare(self, graph: Graph, again: GetGraph) -> Executable:
+        """The graph as something that runs; `again` gives the graph later on."""
         engine, described = self.engine, self._described()
         if self.budget and isinstance(engine, Native):
             done = attempt(
@@ -84,10 +87,16 @@ class Options:
             )
             if isinstance(done, Failure):
                 self.warn(done.warning("search for faster kernels, and uses those that it knows"))
+        made = self._prepared(graph, self.numerics)
+        if self.numerics != "guarded" or not isinstance(engine, Native):
+            return made
+        return Guarded(made, lambda: self._prepared(again(), "exact"), self.note)
+
+    def _prepared(self, graph: Graph, numerics: Numeric) -> Executable:
         return prepare_or_interpret(
-            lambda: engine.prepare(graph, self.threads, self.numerics, note=self.note),
+            lambda: self.engine.prepare(graph, self.threads, numerics, note=self.note),
             graph,
-            described,
+            describe_options(self.engine, self.threads, numerics),
             self.warn,
         )
 
@@ -106,7 +115,7 @@ def compile(
     inputs: Mapping[str, Any] | None = None,
     threads: int | None = None,
     budget: float | str = 0,
-    target: str = "cpu",
+    target: str | None = None,
     numerics: str = "real",
     *,
     note: Note | None = None,
@@ -117,25 +126,26 @@ def compile(
     `model` is the path of an ONNX file, its bytes, an `onnx.ModelProto` or a `Graph`.
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
     shapes depend on values; `threads` defaults to one per processor that the process may use;
-    `budget` is the time to search for faster kernels, in seconds or as text ("10m");
-    `numerics="exact"` forbids rewrites that change rounding.  `note` receives messages, which
-    go to the logger `whet` otherwise, or become a `WhetWarning` where the model runs slowly;
-    `watch` is told how the search is going after each of its rounds.
+    `budget` is the time to search for faster kernels, in seconds or as text ("10m"); `target` is
+    the processor to build for, `cpu` (this machine) or the name of a preset (`x86-64-v3`), as
+    settings say by default, and a model for another processor can be stored and not called;
+    `numerics="exact"` forbids rewrites and algorithms that change rounding, and `"guarded"`
+    allows them, but repeats a call without them where NaN, infinite or huge values would spread.
+    `note` receives messages, which go to the logger `whet` otherwise, or become a `WhetWarning`
+    where the model runs slowly; `watch` is told how the search is going after each of its rounds.
 
     Raises: `UnsupportedError` (all unsupported parts at once), `ModelError` (damaged or
     inconsistent models), `UsageError` (arguments that make no sense).
     """
-    check(target == "cpu", "WH1002", f"there is no target '{target}'", hint="cpu",
-          kind=UsageError)  # fmt: skip
-    check(numerics in ("real", "exact"), "WH1002", f"there is no numerics '{numerics}'",
-          hint="real or exact", kind=UsageError)  # fmt: skip
+    check(numerics in NUMERICS, "WH1002", f"there is no numerics '{numerics}'",
+          hint=", ".join(NUMERICS), kind=UsageError)  # fmt: skip
     check(note is None or callable(note), "WH1002",
           f"'note' must be a function, got {type(note).__name__}", kind=UsageError)  # fmt: skip
     given = given_inputs(inputs)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
-    kind: Numeric = "exact" if numerics == "exact" else "real"
-    seconds, count = parse_budget(budget), thread_count(threads)
-    engine = default_engine(note)
+    kind = NUMERICS[numerics]
+    seconds, count, name = parse_budget(budget), thread_count(threads), target_name(target)
+    engine = default_engine(note, name)
     options = Options(engine, count, kind, note, warn, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
@@ -160,7 +170,7 @@ def compile(
         if seconds:
             note("the budget is not used: only native code can be tuned")
     return CompiledModel(
-        first, programs, target=target, numerics=numerics, schedules=options.schedules
+        first, programs, target=name, numerics=numerics, schedules=options.schedules
     )
 
 
@@ -183,7 +193,8 @@ def graph_program(graph: Graph, inputs: Mapping[str, Any], options: Options) -> 
               hint=", ".join(f"{n}: {t}" for n, t in types.items()), kind=UsageError)  # fmt: skip
     signature = graph_signature(graph)
     optimized = options.optimize(graph)
-    return Program(signature, held(optimized), options.prepare(optimized))
+    again = held(optimized)
+    return Program(signature, again, options.prepare(optimized, again))
 
 
 def imported_program(
@@ -205,7 +216,8 @@ def imported_program(
         )
     signature = imported_signature(imported)
     graph = options.optimize(imported.graph)
-    return Program(signature, keep(graph), options.prepare(graph), rest)
+    again = keep(graph)
+    return Program(signature, again, options.prepare(graph, again), rest)
 
 
 class _Source:
@@ -277,10 +289,11 @@ class _Source:
         return program
 
     def _can_release(self, imported: ImportedModel, options: Options) -> bool:
-        """Whether the graph can be dropped: it must not be needed to run, and importing the
-        model again must give it again, which a ModelProto that others may change does not."""
+        """Whether the graph can be dropped: it must not be needed to run, as exact kernels may be
+        later on, and importing the model again must give it again, which a ModelProto that others
+        may change does not."""
         lasts = self.path is not None or isinstance(self.model, bytes)
-        native = isinstance(options.engine, Native)
+        native = isinstance(options.engine, Native) and options.numerics != "guarded"
         return native and lasts and imported.tail is None
 
     def _changed(self) -> NoReturn:

@@ -20,8 +20,9 @@ from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.errors import RecordsError, UsageError
+from whet.core.foreign import require_here
 from whet.core.memory import require_memory
-from whet.core.target import Target, find_target
+from whet.core.target import HERE, Target, find_target
 from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
@@ -100,7 +101,7 @@ class _Interpreted:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Runs graphs as machine code that is generated for this machine."""
+    """Runs graphs as machine code that is generated for a target."""
 
     target: Target
     cache: FileCache
@@ -186,6 +187,7 @@ class Native:
         from whet.api.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
+        require_here(self.target)
         tune_graphs([graph], self.target, threads, Budget(seconds), numerics=numerics, watch=watch)
 
 
@@ -235,11 +237,11 @@ def describe_options(engine: Engine, threads: int, numerics: Numeric) -> dict[st
 
 
 class _Process:
-    """What this process has found, and said."""
+    """What this process has found, by the name of the target, and said."""
 
     lock = threading.Lock()
-    engine: Engine | None = None
-    told: set[str] = set()
+    engines: ClassVar[dict[str, Engine]] = {}
+    told: ClassVar[set[str]] = set()
 
 
 def tell_once(note: Note | None, message: str) -> None:
@@ -249,18 +251,33 @@ def tell_once(note: Note | None, message: str) -> None:
         note(message)
 
 
-def default_engine(note: Note | None = None) -> Engine:
-    """The best engine that this installation and this machine allow.
+def default_engine(note: Note | None = None, target: str | None = None) -> Engine:
+    """The best engine for a target that this installation and this machine allow.
 
+    The target is the one that settings name, else this machine, unless another is asked for.
     The first call on a machine measures it, unless settings forbid that, and tells `note`.
     """
+    name = target_name(target)
     with _Process.lock:
-        if _Process.engine is None:
-            _Process.engine = _best_engine(note)
-        return _Process.engine
+        if name not in _Process.engines:
+            _Process.engines[name] = _best_engine(name, note)
+        return _Process.engines[name]
 
 
-def _best_engine(note: Note | None) -> Engine:
+def target_name(asked: str | None, stored: str = HERE) -> str:
+    """The name of the target to use: as asked for, as configured, or as stored."""
+    return asked or process_config().target or stored
+
+
+def _best_engine(name: str, note: Note | None) -> Engine:
+    config = process_config()
+    cache = FileCache(config.cache)
+    try:
+        target = find_target(name, cache)
+    except UsageError as error:
+        if name != HERE:
+            raise
+        return Interpreter(error.message)  # a processor that code generation does not know
     try:
         importlib.import_module("llvmlite.binding")
     except ImportError:
@@ -268,12 +285,6 @@ def _best_engine(note: Note | None) -> Engine:
     except OSError as error:  # its library: not enough memory, or a damaged installation
         why = str(error.__cause__ or error.__context__ or error).partition("\n")[0]
         return Interpreter(f"llvmlite, which generates native code, cannot be loaded ({why})")
-    config = process_config()
-    cache = FileCache(config.cache)
-    try:
-        target = find_target("cpu", cache)
-    except UsageError as error:  # a processor that code generation does not know
-        return Interpreter(error.message)
     if not config.calibrate:
         target = replace(target, calibration={})
     elif not target.is_calibrated:

@@ -14,43 +14,62 @@ from whet.api.engine import (
     default_engine,
     describe_options,
     prepare_or_interpret,
+    target_name,
 )
 from whet.api.failures import python_warning
+from whet.api.guarded import Guarded
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
-from whet.core.errors import ArtifactError, UnsupportedError, WhetError, fail
+from whet.core.errors import ArtifactError, UnsupportedError, WhetError, check, fail
+from whet.core.foreign import require_here
+from whet.core.target import TARGET_NAMES
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
-from whet.ops.base import Numeric
+from whet.ops.base import NUMERICS, Numeric
 from whet.runtime.artifact import Artifact, read_artifact
 from whet.runtime.damage import require
+from whet.runtime.executable import Executable
 from whet.runtime.schedules import StoredSchedule
 
 
 def load(
-    path: str | os.PathLike[str], threads: int | None = None, *, note: Note | None = None
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    target: str | None = None,
+    *,
+    note: Note | None = None,
 ) -> CompiledModel:
-    """The model stored in an artifact.
+    """The model stored in an artifact, built for the target that it was stored for.
 
-    Nothing in the file is executed and everything in it is checked; `ArtifactError` if it is
-    damaged or of another version.
+    Another `target`, or one in the settings, takes its place.  Nothing in the file is executed
+    and everything in it is checked; `ArtifactError` if it is damaged or of another version.
     """
     path, count = as_path(path, "load"), thread_count(threads)
     artifact = read_artifact(path)
+    require(artifact.numerics in NUMERICS, "the artifact's numerics are of another version")
     graph = _checked_graph(artifact)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
-    engine = default_engine(note)
+    name = target_name(target, artifact.target)
+    check(name != artifact.target or name in TARGET_NAMES, "WH3002",
+          f"the artifact was made for the target '{name[:40]}', which this version of whet does "
+          "not know", hint="give another target, such as cpu", kind=ArtifactError)  # fmt: skip
+    engine = default_engine(note, name)
     if isinstance(engine, Interpreter):
         warn(f"{engine.reason}: the model runs in the interpreter, slowly")
-    numerics: Numeric = "exact" if artifact.numerics == "exact" else "real"
-    stored = artifact.schedules
-    executable = prepare_or_interpret(
-        lambda: engine.prepare(graph, count, numerics, stored, note),
-        graph,
-        describe_options(engine, count, numerics),
-        warn,
-    )
+    if isinstance(engine, Native):
+        require_here(engine.target)
+    numerics, stored = NUMERICS[artifact.numerics], artifact.schedules
+
+    def prepared(graph: Graph, numerics: Numeric) -> Executable:
+        return prepare_or_interpret(
+            lambda: engine.prepare(graph, count, numerics, stored, note),
+            graph,
+            describe_options(engine, count, numerics),
+            warn,
+        )
+
+    executable = prepared(graph, numerics)
     source = path.absolute()
 
     def again() -> Graph:
@@ -64,15 +83,18 @@ def load(
             return stored
         return engine.schedules(graph, count, numerics, stored, note)
 
-    released = isinstance(engine, Native)
+    native, guarded = isinstance(engine, Native), numerics == "guarded"
+    released = native and not guarded
     get_graph = made_again(graph, again, changed) if released else held(graph)
+    if native and guarded:
+        executable = Guarded(executable, lambda: prepared(get_graph(), "exact"), note)
     program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")
     programs.made.append(program)
     compiled = CompiledModel(
         program,
         programs,
-        target=artifact.target,
+        target=name,
         numerics=artifact.numerics,
         schedules=schedules,
     )

@@ -19,6 +19,7 @@ from whet.build.plan import Step
 from whet.build.prices import Evidence, no_evidence
 from whet.build.tasks import graph_steps
 from whet.core.errors import UsageError, check, fail
+from whet.core.foreign import require_here
 from whet.core.target import Target
 from whet.db.place import records_path
 from whet.db.store import Database
@@ -40,28 +41,30 @@ def tune_model(
     budget: float | str = "1m",
     *,
     trials: int | None = None,
+    target: str | None = None,
     numerics: str = "real",
     note: Note | None = None,
     watch: Watch | None = None,
 ) -> list[Report]:
     """Searches for faster kernels of a model; every later `compile` uses what was found.
 
-    `model`, `inputs`, `threads` and `numerics` are those of `compile`, and `model` may also be
-    the path of an artifact, which has its own numerics.  The search ends after `budget` or so
-    many `trials`, whichever comes first; what it finds is kept at once, so it may be stopped at
-    any time.  `watch` is told how it is going after each round.  The result says of every task
-    what was gained.
+    `model`, `inputs`, `threads`, `target` and `numerics` are those of `compile`, and `model` may
+    also be the path of an artifact, which has its own target and numerics.  The search ends after
+    `budget` or so many `trials`, whichever comes first; what it finds is kept at once, so it may
+    be stopped at any time.  `watch` is told how it is going after each round.  The result says of
+    every task what was gained.
     """
     check(trials is None or (type(trials) is int and trials > 0), "WH1002",
           f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
     limit, count = Budget(parse_budget(budget), trials), thread_count(threads)
     if isinstance(model, (str, os.PathLike)) and is_artifact(model):
-        compiled = load(model, threads, note=note)
+        compiled = load(model, threads, target, note=note)
     else:
-        compiled = compile(model, inputs, threads, numerics=numerics, note=note)
-    engine = default_engine(note)
+        compiled = compile(model, inputs, threads, target=target, numerics=numerics, note=note)
+    engine = default_engine(note, compiled.target)
     if not isinstance(engine, Native):
         fail("WH3007", "only native code can be tuned", kind=UsageError)
+    require_here(engine.target)
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
     return tune_graphs([compiled.graph], engine.target, count, limit, numerics=kind, watch=watch)
 

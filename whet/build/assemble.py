@@ -95,7 +95,8 @@ def _bind(kernel: NativeKernel, step: Step | LoopStep, constants: ConstantStore)
         ]
         found += [step.storages[r] for r in kernel.kernel.results]
     for buffer in kernel.kernel.program.workspace:
-        found.append(Storage("arena", buffer.type.size, buffer.dtype, found[-1].value))
+        kind = "alarm" if buffer is kernel.kernel.alarm else "arena"
+        found.append(Storage(kind, buffer.type.size, buffer.dtype, found[-1].value))
     return Call(kernel, step, tuple(found))
 
 
@@ -202,6 +203,8 @@ class _Table:
         return f"flow{number}"
 
     def slot(self, plan: Plan, s: Storage) -> Slot:
+        if s.kind == "alarm":
+            return Slot("alarm", 0)
         return self.known.get(s) or Slot("array", _array_number(plan, s))
 
     def text(self) -> str:

@@ -18,7 +18,8 @@ from whet.build.probes import STREAM_PIECE_BYTES, Probe, Prober
 from whet.core.alignment import aligned_zeros
 from whet.core.caching import FileCache
 from whet.core.constants import CONSTANTS
-from whet.core.target import MIB, Target, detect, host_target, remember
+from whet.core.foreign import is_this_machine
+from whet.core.target import MIB, Target, detect, remember, with_measured
 from whet.core.types import Array
 
 ROUNDS = 3
@@ -46,16 +47,21 @@ def calibrated_target(
     Targets that are not this machine stay as they are.  Without a cache nothing is measured:
     kernels would be chosen anew, and perhaps differently, in every process.
     """
-    if target.is_calibrated or not cache.keeps or target.key != detect().key:
+    if target.is_calibrated or not cache.keeps or not is_this_machine(target):
         return target
     if note is not None:
-        note("measuring this machine once (about 2 s)")
+        note(f"measuring {describe(target)} once (about 2 s)")
     found = target.calibrated(**calibrate(target, cache))
-    meanwhile = host_target(cache)
+    meanwhile = with_measured(target, cache)
     if meanwhile.is_calibrated:
         return meanwhile  # by another process: what is kept counts
     remember(found, cache)
     return found
+
+
+def describe(target: Target) -> str:
+    """The target, which is this machine, in a message."""
+    return "this machine" if target.key == detect().key else f"this machine as {target.cpu}"
 
 
 def calibrate(target: Target, cache: FileCache) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from whet.build.report import BuildReport
-from whet.build.segment import NativeSegment
+from whet.build.segment import ForeignSegment, NativeSegment
 from whet.core.types import Array
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ops.base import Op
@@ -21,7 +21,7 @@ from whet.runtime.executable import own_results
 class NativeStep:
     """A segment between values of the graph."""
 
-    segment: NativeSegment
+    segment: NativeSegment | ForeignSegment
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
@@ -109,7 +109,7 @@ class _Turn:
 
 
 def _report(
-    graph: Graph, segments: Sequence[NativeSegment], reasons: Mapping[Node, str]
+    graph: Graph, segments: Sequence[NativeSegment | ForeignSegment], reasons: Mapping[Node, str]
 ) -> BuildReport:
     calls = [c for s in segments for c in s.image.calls]
     return BuildReport(

@@ -30,7 +30,8 @@ class Slot:
 
     `kind` is arena or constant, and `at` the offset in bytes; or kind is shared, and `at` is the
     number of a shared constant; or kind is array, and `at` is the number of one of the caller's
-    arrays, inputs before outputs; or kind is status, and `at` is the number of the status.
+    arrays, inputs before outputs; or kind is status, and `at` is the number of the status; or
+    kind is alarm, of which there is one, behind the statuses.
     """
 
     kind: str
@@ -76,6 +77,7 @@ class SegmentImage:
             "constant": lambda at: constants + at,
             "shared": lambda at: shared[at],
             "status": lambda at: status + STATUS_BYTES * at,
+            "alarm": lambda at: status + STATUS_BYTES * len(self.watched),
             "array": lambda at: 0,
         }
         return [places[s.kind](s.at) for s in self.slots]

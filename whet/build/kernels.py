@@ -50,6 +50,7 @@ class KernelMaker:
     ) -> None:
         self.target, self.schedule, self.checked = target, schedule, checked
         self.prices = Prices(target, threads, numerics, evidence)
+        self.guarded = numerics == "guarded"
         self.made: dict[str, NativeKernel] = {}
 
     def make(self, step: Step | LoopStep) -> NativeKernel:
@@ -59,7 +60,7 @@ class KernelMaker:
             if isinstance(step, LoopStep):
                 kernel = Kernel(replace(step.program, name=symbol), (), ())
             else:
-                kernel = self.schedule(step.task, symbol)
+                kernel = self.schedule(replace(step.task, guarded=self.guarded), symbol)
             module = Module(self.target)
             emit_program(kernel.program, module, _limits(step, kernel) if self.checked else None)
             self.made[step.key] = NativeKernel(kernel, symbol, module.text(), module.has_status)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from whet.build.bodies import with_compiled_bodies
 from whet.build.executable import LoneStep, NativeExecutable, NativeStep
-from whet.build.image import load_image, store_image
+from whet.build.image import SegmentImage, load_image, store_image
 from whet.build.keys import build_key
 from whet.build.refusals import load_refusals, store_refusals
-from whet.build.segment import NativeSegment
+from whet.build.segment import ForeignSegment, NativeSegment
 from whet.build.segments import NativePiece, cut
 from whet.build.threads import Threads
+from whet.codegen.llvm.linking import require_symbols
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
+from whet.core.foreign import missing_here
 from whet.core.target import Target
 from whet.graph.graph import Graph, Node
 from whet.graph.passes.expand_composites import expand_composites
@@ -39,8 +41,9 @@ def build(
     evidence: Evidence | None = None,
     checked: bool = False,
 ) -> NativeExecutable:
-    """The graph as native code for this machine, from the cache if it has been built before.
+    """The graph as native code for the target, from the cache if it has been built before.
 
+    It can be called if this machine has what the target needs.
     `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
     schedule of one's own instead of the default, what is built is kept only under a
     `schedule_key` that tells it from others; `evidence` says which of two partitions was measured
@@ -67,6 +70,7 @@ class _Builder:
     ) -> None:
         self.checked = checked
         self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
+        self.missing = missing_here(target)
         self.cache = cache if schedule is None or schedule_key else NO_CACHE
         self.schedule, self.schedule_key, self.evidence = schedule, schedule_key, evidence
 
@@ -88,7 +92,7 @@ class _Builder:
                 image = load_image(self.cache, f"{key}-{number}")
                 if image is None:
                     return None
-                segment = NativeSegment(image, piece.graph, self.threads)
+                segment = self.segment(image, piece.graph)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
@@ -113,12 +117,18 @@ class _Builder:
             if isinstance(piece, NativePiece):
                 image = assemble(plans[piece], maker, self.threads.code, self.cache)
                 image = store_image(image, self.cache, f"{key}-{number}")
-                segment = NativeSegment(image, piece.graph, self.threads)
+                segment = self.segment(image, piece.graph)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
         store_refusals(self.cache, key, graph, reasons)
         return NativeExecutable(graph, tuple(steps), reasons)
+
+    def segment(self, image: SegmentImage, graph: Graph) -> NativeSegment | ForeignSegment:
+        if self.missing:
+            require_symbols(image.objects, self.threads.symbols)
+            return ForeignSegment(image, self.target, self.missing)
+        return NativeSegment(image, graph, self.threads)
 
     def lone(self, node: Node) -> LoneStep:
         return LoneStep(with_compiled_bodies(node, self.build), node)

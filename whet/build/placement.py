@@ -51,7 +51,7 @@ class Storage:
         ends = [(-low * s, (d - 1 + high) * s) for d, (low, high), s in steps]
         first = buffer.offset + sum(min(*pair, 0) for pair in ends)
         last = buffer.offset + sum(max(*pair, 0) for pair in ends)
-        if first < 0 or last >= self.size or buffer.dtype != self.dtype:
+        if first < 0 or last >= self.size or buffer.dtype.itemsize != self.dtype.itemsize:
             raise AssertionError(
                 f"{buffer.dtype} elements {first} to {last} of '{buffer.name}' do not lie in "
                 f"{self.kind} memory of {self.size} {self.dtype} elements"

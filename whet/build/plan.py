@@ -10,6 +10,7 @@ from whet.build.control import ControlStep, control_steps
 from whet.build.loops import bound_program, program_key
 from whet.build.placement import Place, Placement, Storage, place_values
 from whet.build.prices import Price
+from whet.core.dtypes import u8
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer, Program
@@ -208,9 +209,12 @@ def make_task(
 
 
 def _copy_step(source: Place, target: Place, name: str) -> Step:
-    """A step that brings a value from one place to another."""
+    """A step that brings a value from one place to another.
+
+    Types without arithmetic are moved as the bytes that they are stored in.
+    """
     shape = target.storage.value.tensor_type.shape
-    dtype = target.storage.dtype
+    dtype = u8 if target.storage.dtype.is_storage_only else target.storage.dtype
     x = Placeholder("x0", shape, dtype)
     y = compute(shape, lambda *i: x[i], "s0")
     buffers: dict[Tensor, Buffer] = {

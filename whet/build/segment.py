@@ -7,15 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.build.image import SegmentImage
+from whet.build.image import STATUS_BYTES, SegmentImage
 from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
 from whet.core.errors import OperatorError, fail
+from whet.core.foreign import refuse_foreign
 from whet.core.memory import require_memory
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
+from whet.runtime.executable import OutliersError
 from whet.runtime.results import Results
 
 ENTRY = "whet_run"
@@ -31,6 +34,7 @@ class NativeSegment:
         self.entry = self.library.function(ENTRY, ctypes.c_void_p, ctypes.c_void_p)
         self.contexts: list[Context] = []
         self.watched = image.watched
+        self.is_guarded = any(s.kind == "alarm" for s in image.slots)
         self.pointer_count = len(graph.inputs) + len(graph.outputs)
         types = [v.tensor_type for v in graph.outputs]
         self._results = [Results(t.shape, t.dtype.numpy) for t in types]
@@ -40,7 +44,8 @@ class NativeSegment:
     ) -> tuple[Array, ...]:
         """The outputs for inputs of the right types, in any memory layout.
 
-        Arrays in `out` must be contiguous, aligned and apart from the inputs.
+        Arrays in `out` must be contiguous, aligned and apart from the inputs.  `OutliersError` if
+        guarded kernels met values that they would spread; then results mean nothing.
         """
         try:
             context = self.contexts.pop()  # one operation, hence safe between threads
@@ -60,11 +65,26 @@ class NativeSegment:
         self.threads.apply()
         self.entry(context.table_address, context.pointers_address)
         refused = self.watched and context.refused_by(self.watched)
+        alarmed = self.is_guarded and context.was_alarmed()
         self.contexts.append(context)
+        if alarmed:  # what was spread may have been an index
+            raise OutliersError
         if refused:
             fail("WH1302", f"{', '.join(refused)}: an index that the model computes or is given is "
                  "outside its tensor", kind=OperatorError)  # fmt: skip
         return tuple(results)
+
+
+class ForeignSegment:
+    """An image that was built for another processor: it can be looked at, and not run."""
+
+    def __init__(self, image: SegmentImage, target: Target, missing: Sequence[str]) -> None:
+        self.image, self.target, self.missing = image, target, missing
+
+    def __call__(
+        self, inputs: Sequence[Array], out: Sequence[Array] | None = None
+    ) -> tuple[Array, ...]:
+        refuse_foreign(self.target, self.missing)
 
 
 class Context:
@@ -74,7 +94,7 @@ class Context:
         image = segment.image
         # Zeroed once: borders that no other value's memory covers are never written again.
         self.memory = aligned_zeros(image.arena_bytes)
-        self.status = (ctypes.c_int64 * max(len(segment.watched), 1))()
+        self.status = (ctypes.c_int64 * (len(segment.watched) + 1))()  # the alarm is the last
         # Addresses of the caller's arrays are filled in by the entry point at each call.
         entries = image.addresses(address_of(self.memory), ctypes.addressof(self.status))
         self.table = (ctypes.c_uint64 * max(len(entries), 1))(*entries)
@@ -82,9 +102,14 @@ class Context:
         self.table_address = ctypes.addressof(self.table)
         self.pointers_address = ctypes.addressof(self.pointers)
 
+    def was_alarmed(self) -> bool:
+        """Whether guarded kernels met outliers in this call; the next one begins anew."""
+        alarm, self.status[-1] = self.status[-1], 0
+        return bool(alarm)
+
     def refused_by(self, watched: Sequence[str]) -> list[str]:
         """The kernels that met something impossible in this call; the next one begins anew."""
         found = [name for name, status in zip(watched, self.status) if status]
         if found:
-            ctypes.memset(self.status, 0, ctypes.sizeof(self.status))
+            ctypes.memset(self.status, 0, STATUS_BYTES * len(watched))
         return found

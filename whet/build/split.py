@@ -34,7 +34,8 @@ def _alone(
 ) -> Step:
     """The step of one stage, whose inputs are named x0, x1, ... in order of use."""
     own: dict[Tensor, Tensor] = {
-        t: Placeholder(f"x{n}", t.shape, t.dtype) for n, t in enumerate(producers(stage))
+        t: Placeholder(f"x{n}", t.shape, t.dtype, not isinstance(t, Placeholder) or t.finite)
+        for n, t in enumerate(producers(stage))
     }
 
     def visit(e: Expr) -> Expr:

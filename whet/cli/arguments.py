@@ -33,12 +33,20 @@ ThreadsOption = Annotated[
 BudgetOption = Annotated[
     str, typer.Option(metavar="TIME", help="Time to search for faster kernels: 30s, 10m, 1h.")
 ]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Processor to build for: cpu (this machine, the default) or a preset such as "
+        "x86-64-v3; `whet target NAME` describes it.",
+    ),
+]
 NumericsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="real|exact",
-        help="real: rewrites may change rounding; exact: they may not. By default real, or what "
-        "an artifact was compiled with.",
+        metavar="real|guarded|exact",
+        help="real: rewrites may change rounding; exact: they may not; guarded: not in calls with "
+        "NaN, infinite or huge values. By default real, or what an artifact was compiled with.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]

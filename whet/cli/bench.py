@@ -20,6 +20,7 @@ from whet.cli.arguments import (
     NumericsOption,
     QuietOption,
     SeedOption,
+    TargetOption,
     ThreadsOption,
     given_values,
     parse_inputs,
@@ -56,6 +57,7 @@ def bench_command(
     input: InputOption = None,
     budget: BudgetOption = "0",
     numerics: NumericsOption = None,
+    target: TargetOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -76,15 +78,17 @@ def bench_command(
           hint=f"whet tune {model}", kind=UsageError)  # fmt: skip
     given = parse_inputs(input)
     # Compiled here as the worker does it, whose messages nobody sees.
-    compiled = open_model(model, given, reporter, threads=count, numerics=numerics)
+    compiled = open_model(model, given, reporter, threads=count, numerics=numerics, target=target)
     values = sample_values(compiled.signature, given_values(given), seed)
     inputs = tensor_inputs(compiled, values)
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, count)) for name in names}
         for name, worker in workers.items():
             with reporter.working(f"loading {name}"):
-                path = str(Path(model).absolute())
-                worker.load(path, inputs, budget=time_budget, numerics=numerics or "real")
+                worker.load(
+                    str(Path(model).absolute()), inputs, budget=time_budget,
+                    numerics=numerics or "real", target=target,
+                )  # fmt: skip
         outputs = {name: worker.run() for name, worker in workers.items()}
         with reporter.steps("timing", ROUNDS * len(names)) as step:
             timings = take_turns(workers, seconds, progress=step)
@@ -93,7 +97,7 @@ def bench_command(
         if error > WARN_ABOVE:
             reporter.note(f"results of {name} differ from whet's by {error:.2g} of their range")
     ratios = {name: ratio(timings[name], timings[WHET]) for name in names[1:]}
-    report(reporter, model, count, timings, ratios, errors)
+    report(reporter, model, count, compiled.target, timings, ratios, errors)
 
 
 def parse_peers(text: str) -> list[str]:
@@ -116,6 +120,7 @@ def report(
     reporter: Reporter,
     model: str,
     threads: int,
+    target: str,
     timings: dict[str, Timing],
     ratios: dict[str, Ratio],
     errors: dict[str, float],
@@ -158,6 +163,7 @@ def report(
         columns = ("runtime", "median ms", "interval", "p90 ms", "p99 ms", "time / whet",
                    "interval", "error", "calls")  # fmt: skip
         reporter.table(columns, table)
-        reporter.text(f"{model}, {threads} threads")
+        reporter.text(f"{model}, {threads} threads, whet built for {target}")
 
-    reporter.result({"model": model, "threads": threads, "runtimes": rows}, show)
+    document = {"model": model, "threads": threads, "target": target, "runtimes": rows}
+    reporter.result(document, show)

@@ -17,12 +17,13 @@ from whet.cli.arguments import (
     NumericsOption,
     QuietOption,
     SeedOption,
+    TargetOption,
     ThreadsOption,
     given_values,
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
-from whet.cli.models import open_model
+from whet.cli.models import engine_text, open_model
 from whet.cli.peers.process import Worker
 from whet.cli.run import flat_arrays
 from whet.core.errors import MismatchError, UsageError, check, fail
@@ -51,6 +52,7 @@ def check_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
+    target: TargetOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -67,7 +69,9 @@ def check_command(
           hint=f"--against {REFERENCE}, or give the ONNX model", kind=UsageError)  # fmt: skip
     reporter = Reporter(quiet=quiet, as_json=json)
     inputs, tolerance = parse_inputs(input), Tolerance(max_error, rtol, atol)
-    compiled = open_model(model, inputs, reporter, threads=threads, numerics=numerics)
+    compiled = open_model(
+        model, inputs, reporter, threads=threads, numerics=numerics, target=target
+    )
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         results = compiled.results(*values)
@@ -76,7 +80,7 @@ def check_command(
     got = flat_arrays(results)
     expected = flat_arrays(dict(zip(results, wanted, strict=True)))
     differences = [compare(name, got[name], expected[name], tolerance) for name in got]
-    report(reporter, differences, against, tolerance, compiled.engine)
+    report(reporter, differences, against, tolerance, engine_text(compiled))
     wrong = [d for d in differences if not d.within]
     if wrong:
         problems = (f"{d.name}: {d.problem}" for d in wrong if d.problem)

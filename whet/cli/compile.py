@@ -16,10 +16,12 @@ from whet.cli.arguments import (
     ModelArgument,
     NumericsOption,
     QuietOption,
+    TargetOption,
     ThreadsOption,
     parse_inputs,
 )
 from whet.cli.console import Reporter
+from whet.cli.models import engine_text
 from whet.cli.tune import live_search
 
 
@@ -32,13 +34,15 @@ def compile_command(
     threads: ThreadsOption = None,
     budget: BudgetOption = "0",
     numerics: NumericsOption = None,
+    target: TargetOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compile a model and store it.
 
     The artifact holds the optimised graph, the weights and the schedules that were searched for,
-    and no code.  Ctrl-C during the search keeps what was measured, and writes no artifact.
+    and no code: it is built for its target where it is loaded.  Ctrl-C during the search keeps
+    what was measured, and writes no artifact.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     start = time.perf_counter()
@@ -48,6 +52,7 @@ def compile_command(
             parse_inputs(input),
             threads,
             budget,
+            target,
             numerics=numerics or "real",
             note=reporter.note,
             watch=watch,
@@ -60,6 +65,7 @@ def compile_command(
         "artifact": str(output),
         "bytes": size,
         "engine": compiled.engine,
+        "target": compiled.target,
         "nodes": nodes,
         "inputs": [str(s) for s in compiled.inputs],
         "outputs": [str(s) for s in compiled.outputs],
@@ -68,6 +74,6 @@ def compile_command(
     reporter.result(
         document,
         lambda: reporter.text(
-            f"{output}: {nodes} nodes, {size:,} bytes, {compiled.engine}, {seconds:.2f} s"
+            f"{output}: {nodes} nodes, {size:,} bytes, {engine_text(compiled)}, {seconds:.2f} s"
         ),
     )

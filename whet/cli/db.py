@@ -147,7 +147,7 @@ def explain_command(
 
     reporter = Reporter(quiet=quiet, as_json=json)
     compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
-    engine = default_engine()
+    engine = default_engine(reporter.note, compiled.target)
     check(isinstance(engine, Native), "WH3007", "only native code has schedules", kind=UsageError)
     assert isinstance(engine, Native)
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"

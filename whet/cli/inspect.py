@@ -15,6 +15,7 @@ from whet.cli.arguments import (
     ModelOrArtifact,
     NumericsOption,
     QuietOption,
+    TargetOption,
     ThreadsOption,
     parse_inputs,
 )
@@ -46,12 +47,16 @@ def inspect_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
+    target: TargetOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Show the optimised graph of a model: text, operators, floating-point operations, bytes."""
     reporter = Reporter(quiet=quiet, as_json=json)
-    compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
+    compiled = open_model(
+        model, parse_inputs(input), reporter, threads=threads, numerics=numerics, target=target,
+        to_run=False,
+    )  # fmt: skip
     if kernel is not None:
         show_kernel(compiled, kernel, threads, reporter)
         return
@@ -87,7 +92,7 @@ def show_kernel(
     from whet.build.views import kernel_views  # loads LLVM
 
     numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
-    target = find_target("cpu", FileCache(process_config().cache))
+    target = find_target(compiled.target, FileCache(process_config().cache))
     views = kernel_views(compiled.graph, target, thread_count(threads), numerics)
     found = [v for n, v in enumerate(views) if wanted == str(n) or wanted in v.names]
     if not found:

@@ -7,8 +7,11 @@ from typing import Any
 
 import whet
 from whet.api.compiled import CompiledModel
+from whet.api.engine import Native, default_engine
 from whet.cli.console import Reporter
 from whet.core.errors import UsageError, check
+from whet.core.foreign import require_here
+from whet.core.target import HERE
 from whet.runtime.artifact import is_artifact
 
 COMPILE_AGAIN = "an artifact is made for one set of shapes and options: compile the model again"
@@ -21,22 +24,42 @@ def open_model(
     *,
     threads: int | None = None,
     numerics: str | None = None,
+    target: str | None = None,
+    to_run: bool = True,
 ) -> CompiledModel:
     """The model compiled, or the artifact loaded, with messages to the reporter.
 
-    An artifact has its shapes and options already: others are refused, and not ignored.
+    What is not `to_run` may be for another processor.  An artifact has its shapes and options
+    already: others are refused, and not ignored.
     """
     with reporter.working(f"compiling {model}"):
         if not is_artifact(model):
-            numerics = numerics or "real"
-            return whet.compile(model, inputs, threads, numerics=numerics, note=reporter.note)
-        loaded = whet.load(model, threads, note=reporter.note)
+            if to_run:
+                require_runnable(target, reporter)
+            return whet.compile(
+                model, inputs, threads, target=target, numerics=numerics or "real",
+                note=reporter.note,
+            )  # fmt: skip
+        loaded = whet.load(model, threads, target, note=reporter.note)
     for name, value in inputs.items():
         _check_input(loaded, name, value)
     check(numerics in (None, loaded.numerics), "WH3007",
           f"'{model}' was compiled with --numerics {loaded.numerics}", hint=COMPILE_AGAIN,
           kind=UsageError)  # fmt: skip
     return loaded
+
+
+def require_runnable(target: str | None, reporter: Reporter) -> None:
+    """`WH1305` if code for the target does not run here, before time is spent on it."""
+    engine = default_engine(reporter.note, target)
+    if isinstance(engine, Native):
+        require_here(engine.target)
+
+
+def engine_text(compiled: CompiledModel) -> str:
+    """The engine, and the target if it is not this machine as it is."""
+    other = compiled.target != HERE and compiled.engine == Native.name
+    return f"{compiled.engine} for {compiled.target}" if other else compiled.engine
 
 
 def _check_input(loaded: CompiledModel, name: str, value: Any) -> None:

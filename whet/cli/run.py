@@ -17,12 +17,13 @@ from whet.cli.arguments import (
     ModelOrArtifact,
     QuietOption,
     SeedOption,
+    TargetOption,
     ThreadsOption,
     given_values,
     parse_inputs,
 )
 from whet.cli.console import Reporter, finite
-from whet.cli.models import open_model
+from whet.cli.models import engine_text, open_model
 from whet.core.dtypes import DType, dtype_of, f32, i8, u8
 from whet.core.types import Array, type_of
 from whet.runtime.files import atomic_write
@@ -36,6 +37,7 @@ def run_command(
         typer.Option("--output", "-o", metavar="FILE", help="Write the results here (.npz)."),
     ] = None,
     threads: ThreadsOption = None,
+    target: TargetOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -46,7 +48,7 @@ def run_command(
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     inputs = parse_inputs(input)
-    compiled = open_model(model, inputs, reporter, threads=threads)
+    compiled = open_model(model, inputs, reporter, threads=threads, target=target)
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         start = time.perf_counter()
@@ -56,13 +58,18 @@ def run_command(
     if output is not None:
         save_arrays(output, named, reporter)
     rows = [describe_array(name, array) for name, array in named.items()]
-    document = {"engine": compiled.engine, "seconds": seconds, "outputs": rows}
+    document = {
+        "engine": compiled.engine,
+        "target": compiled.target,
+        "seconds": seconds,
+        "outputs": rows,
+    }
 
     def show() -> None:
         columns = ["output", "type", "min", "max", "mean"]
         columns += [c for c in ("nan", "inf") if any(row[c] for row in rows)]
         reporter.table(columns, [[_show(row[c]) for c in columns] for row in rows])
-        reporter.text(f"{seconds * 1e3:.3f} ms ({compiled.engine})")
+        reporter.text(f"{seconds * 1e3:.3f} ms ({engine_text(compiled)})")
 
     reporter.result(document, show)
 

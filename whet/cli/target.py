@@ -8,19 +8,26 @@ from typing import Annotated
 
 import typer
 
+from whet.api.engine import target_name
 from whet.cli.arguments import JsonOption, QuietOption
 from whet.cli.console import Reporter
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.constants import CONSTANTS
 from whet.core.errors import UsageError, check
+from whet.core.foreign import is_this_machine
 from whet.core.target import Target, find_target, remember
 
 
 def target_command(
     name: Annotated[
-        str, typer.Argument(metavar="[TARGET]", help="cpu (this machine) or the name of a preset.")
-    ] = "cpu",
+        str | None,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="cpu (this machine) or the name of a preset, "
+            "which is this machine held back to it where that is possible.",
+        ),
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure the constants of this machine, again.")
     ] = False,
@@ -30,10 +37,11 @@ def target_command(
     """Show a target: vector unit, caches, cores, and the constants that kernels are chosen by."""
     reporter = Reporter(quiet=quiet, as_json=json)
     cache = FileCache(process_config().cache)
+    name = target_name(name)
     target = find_target(name, cache)
     if measure:
-        check(name == "cpu", "WH1002", f"'{name}' is not this machine and cannot be measured",
-              kind=UsageError)  # fmt: skip
+        check(is_this_machine(target), "WH1002",
+              f"'{name}' is not this machine and cannot be measured", kind=UsageError)  # fmt: skip
         check(cache.keeps, "WH1002", "there is no cache to keep measurements in",
               *([cache.problem] if cache.problem else []),
               hint="set WHET_CACHE_ENABLED=1, and WHET_CACHE_DIR to a folder of your own",

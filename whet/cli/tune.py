@@ -22,6 +22,7 @@ from whet.cli.arguments import (
     JsonOption,
     NumericsOption,
     QuietOption,
+    TargetOption,
     ThreadsOption,
     parse_inputs,
 )
@@ -76,6 +77,7 @@ def tune_command(
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
+    target: TargetOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -94,9 +96,15 @@ def tune_command(
           hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
     kept = kept_trials()  # fails now, and not after an hour, if nothing can be kept
     inputs = parse_inputs(input)
-    opened = [open_model(m, inputs, reporter, threads=threads, numerics=numerics) for m in models]
+    opened = [
+        open_model(m, inputs, reporter, threads=threads, numerics=numerics, target=target)
+        for m in models
+    ]
     exact = any(m.numerics == "exact" for m in opened)  # artifacts have their own
-    engine = default_engine()
+    names = {m.target for m in opened}
+    check(len(names) == 1, "WH3007", f"the models are for several targets: {', '.join(names)}",
+          hint="name one with --target", kind=UsageError)  # fmt: skip
+    engine = default_engine(reporter.note, names.pop())
     check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
     assert isinstance(engine, Native)
     latest: list[Report] = []

@@ -94,6 +94,12 @@ class Config:
         "affinity and a container's quota",
         low=0,
     )
+    target: str = _knob(
+        "",
+        "processor to build for: cpu (this machine) or the name of a preset; "
+        "if empty, the one that an artifact was made for, else cpu",
+        shown="empty",
+    )
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )
@@ -192,6 +198,8 @@ def _parse(variable: str, text: str, declared: type, metadata: Mapping[str, Any]
         if not path.is_absolute():
             _refuse(variable, text, "is not an absolute path")
         return path
+    if declared is str:
+        return text
     assert declared is int, declared
     try:
         number = int(text)

@@ -133,3 +133,10 @@ def compute_dtype(dtype: DType) -> DType:
     if dtype.is_float and dtype.bits <= 16:
         return f32
     return dtype
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The smallest and largest value of an integer type."""
+    if dtype.kind == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1

@@ -36,6 +36,8 @@ CODES: dict[str, str] = {
     "WH1301": "A scalar or tensor expression is ill-formed.",
     "WH1302": "A tensor is read outside its bounds.",
     "WH1303": "There is no native code for an expression.",
+    "WH1304": "Generated code is damaged or calls a function that does not exist.",
+    "WH1305": "Code for another processor cannot run on this one.",
     # WH20: front ends
     "WH2001": "The model file cannot be read.",
     "WH2002": "The model contains parts that are not supported.",

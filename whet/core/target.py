@@ -1,8 +1,8 @@
 """The machine that code is made for: vector unit, caches, cores, and what was measured on it.
 
-`detect` describes this machine from what Linux says about it; `PRESETS` describes machines by
-name; `host_target` is this machine together with the constants that were measured on it
-earlier, which live in the cache.
+`detect` describes this machine from what Linux says about it; `PRESETS` describes kinds of
+machines by name.  `find_target` gives the one that a name means here, together with the
+constants that were measured on it earlier, which live in the cache.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class Target:
         """How many elements of that many bits a vector register holds."""
         return self.vector_bits // bits
 
+    @property
+    def architecture(self) -> str:
+        return self.triple.split("-")[0]
+
     @cached_property
     def key(self) -> str:
         """A digest of what the machine is, without what was measured on it."""
@@ -77,6 +81,12 @@ class Target:
     def calibrated(self, **constants: float) -> Target:
         """The target with these measured constants added or replaced."""
         return dataclasses.replace(self, calibration={**self.calibration, **constants})
+
+    def missing_on(self, machine: Target) -> tuple[str, ...]:
+        """What code for this target needs and the machine does not have."""
+        if self.triple != machine.triple:
+            return (self.architecture,)
+        return tuple(f for f in self.features if f not in machine.features)
 
     def to_json(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -188,9 +198,14 @@ def host_target(cache: FileCache, host: Host | None = None) -> Target:
     """This machine with the constants that were measured on it earlier, if any.
 
     What the machine is gets detected anew, which is cheap and always right (affinity differs
-    from process to process); a cached description counts only if it is of the same machine.
+    from process to process).
     """
-    found = detect(host)
+    return with_measured(detect(host), cache)
+
+
+def with_measured(found: Target, cache: FileCache) -> Target:
+    """The target with the constants that the cache has for it; a stored description counts only
+    if it is of the same machine."""
     stored = cache.get("target", found.key)
     if stored is not None:
         try:
@@ -204,7 +219,7 @@ def host_target(cache: FileCache, host: Host | None = None) -> Target:
 
 
 def remember(target: Target, cache: FileCache) -> None:
-    """Keep the target's measured constants for later `host_target` calls."""
+    """Keep the target's measured constants for later `with_measured` calls."""
     cache.put("target", target.key, target.to_json().encode())
 
 
@@ -217,6 +232,7 @@ def _x86_preset(cpu: str, bits: int, registers: int) -> Target:
 
 
 PRESETS: Mapping[str, Target] = {
+    "x86-64-v2": _x86_preset("x86-64-v2", 128, 16),
     "x86-64-v3": _x86_preset("x86-64-v3", 256, 16),
     "x86-64-v4": _x86_preset("x86-64-v4", 512, 32),
     "aarch64-neon": Target(
@@ -236,11 +252,49 @@ PRESETS: Mapping[str, Target] = {
 """Typical machines of a kind, to make code for without having one."""
 
 
-def find_target(name: str, cache: FileCache) -> Target:
-    """The target called `name`: `cpu` is this machine, other names are presets."""
-    if name == "cpu":
-        return host_target(cache)
+HERE = "cpu"
+"""The name of this machine."""
+TARGET_NAMES = (HERE, *PRESETS)
+
+
+def find_target(name: str, cache: FileCache, host: Host | None = None) -> Target:
+    """The target called `name`, with the constants that were measured on it earlier, if any."""
+    return with_measured(named_target(name, host), cache)
+
+
+def named_target(name: str, host: Host | None = None) -> Target:
+    """The target called `name`, without measured constants.
+
+    `cpu` is this machine.  The name of a preset is this machine as well, held back to what the
+    preset has, if that is possible: its own caches and cores, so that what is built runs here
+    and can be measured.  Otherwise it is a typical machine of the kind, to build for alone.
+    """
+    if name == HERE:
+        return detect(host)
     if name not in PRESETS:
         fail("WH1002", f"no target is named '{name}'",
-             hint=f"targets are cpu, {', '.join(PRESETS)}", kind=UsageError)  # fmt: skip
-    return PRESETS[name]
+             hint=f"targets are {', '.join(TARGET_NAMES)}", kind=UsageError)  # fmt: skip
+    level = PRESETS[name]
+    try:
+        machine = detect(host)
+    except UsageError:  # a processor that whet does not know can still build for others
+        return level
+    return level if level.missing_on(machine) else held_back(machine, level)
+
+
+def held_back(machine: Target, level: Target) -> Target:
+    """The machine without what the level lacks.
+
+    AVX-512, 8 cores; x86-64-v3   ->   16 registers of 256 bits, 8 cores
+    """
+    if level.features == machine.features:
+        return machine
+    return dataclasses.replace(
+        machine,
+        name=f"{machine.name} as {level.name}",
+        cpu=level.cpu,
+        features=level.features,
+        vector_bits=level.vector_bits,
+        vector_registers=level.vector_registers,
+        calibration={},
+    )

@@ -21,6 +21,9 @@ from whet.core.errors import GraphError, check
 from whet.core.types import Array, TensorType, type_of
 from whet.ops.base import DynamicType, Op, OutputType
 
+LARGE = 2.0**64
+"""Constants beyond it are taken for infinite."""
+
 
 class Value:
     """A tensor in a graph.  Compared by identity; equal values are the same object."""
@@ -48,11 +51,12 @@ class Input(Value):
 class Constant(Value):
     """A known array.  The array is read-only from here on."""
 
-    __slots__ = ("_bucket", "_digest", "array", "type")
+    __slots__ = ("_bucket", "_digest", "_finite", "array", "type")
 
     def __init__(self, array: Array, bucket: _Bucket) -> None:
         self.array, self.type, self._bucket = array, type_of(array), bucket
         self._digest: str | None = None
+        self._finite: bool | None = None
 
     @property
     def digest(self) -> str:
@@ -60,6 +64,15 @@ class Constant(Value):
         if self._digest is None:
             self._digest = digest_array(self.array)
         return self._digest
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all elements are numbers, and small enough that sums of some stay finite."""
+        if self._finite is None:
+            a = self.array
+            ends = (a.min(), a.max()) if self.type.dtype.is_float and a.size else ()
+            self._finite = all(abs(float(x)) <= LARGE for x in ends)  # NaN is in both ends
+        return self._finite
 
 
 class _Bucket:

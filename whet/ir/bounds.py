@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from whet.core.dtypes import DType, bool_
+from whet.core.dtypes import DType, bool_, integer_range
 from whet.ir.affine import free_symbols
 from whet.ir.expr import (
     Axis,
@@ -77,9 +77,7 @@ def type_range(dtype: DType) -> Interval:
     """All values of an integer type."""
     if dtype is bool_:
         return TRUTH
-    if dtype.kind == "uint":
-        return Interval(0, (1 << dtype.bits) - 1)
-    return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
+    return Interval(*integer_range(dtype))
 
 
 def has_bounds(e: Expr) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.errors import check
 from whet.core.types import Array
 from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Reinterpret, Select
@@ -86,7 +87,7 @@ class _Evaluator:
                 values = [self.value(a, guarded=guarded) for a in args]
                 return np.asarray(FUNCTIONS[name](*values)).astype(e.dtype.numpy, copy=False)
             case Cast(value=value, dtype=dtype):
-                return self.value(value, guarded=guarded).astype(dtype.numpy)
+                return convert_array(self.value(value, guarded=guarded), dtype)
             case Reinterpret(value=value, dtype=dtype):
                 return self.value(value, guarded=guarded).view(dtype.numpy)
             case Select(condition=condition, then=then, other=other):

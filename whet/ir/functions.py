@@ -69,6 +69,19 @@ def _sigmoid(x: Array) -> Array:
     return np.where(np.asarray(x) >= 0, 1 / (1 + e), e / (1 + e)).astype(np.asarray(x).dtype)
 
 
+def power(x: Array, y: Array) -> Array:
+    """x to the power of y, as C defines it.
+
+    Where all exponents are 0.5, NumPy takes the square root, which is NaN at -inf and -0.0 at -0.0.
+    """
+    result = np.power(x, y)
+    if result.dtype.kind != "f":
+        return result
+    half = np.asarray(y) == 0.5
+    result = np.where(half & np.isneginf(x), np.inf, result)
+    return np.where(half & (np.asarray(x) == 0), 0.0, result).astype(np.asarray(x).dtype)
+
+
 INFIX: dict[str, Infix] = {
     "add": Infix("+", 5, np.add),
     "sub": Infix("-", 5, np.subtract),
@@ -115,7 +128,7 @@ FUNCTIONS: dict[str, Numeric] = {
     "isinf": np.isinf,
     "not": np.logical_not,
     "invert": np.invert,
-    "pow": np.power,
+    "pow": power,
     "min": np.minimum,
     "max": np.maximum,
     "truncdiv": _truncated_quotient,

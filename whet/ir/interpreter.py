@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.errors import check
 from whet.core.types import Array
 from whet.ir.expr import (
@@ -110,7 +111,7 @@ def _scalar(e: Expr, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> An
         case Select(condition=condition, then=then, other=other):
             return _scalar(then if _scalar(condition, memory, env) else other, memory, env)
         case Cast(value=value, dtype=dtype):
-            return np.asarray(_scalar(value, memory, env)).astype(dtype.numpy)[()]
+            return convert_array(np.asarray(_scalar(value, memory, env)), dtype)[()]
         case Reinterpret(value=value, dtype=dtype):
             return np.asarray(_scalar(value, memory, env)).view(dtype.numpy)[()]
         case Read(tensor=tensor, indices=indices):

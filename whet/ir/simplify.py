@@ -15,9 +15,10 @@ import math
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.dtypes import bool_
 from whet.ir.affine import Affine, combine, rebuild
-from whet.ir.bounds import FALSE, TRUE, Interval, Ranges, has_bounds, outside, type_range
+from whet.ir.bounds import FALSE, TRUE, Interval, Ranges, has_bounds, outside
 from whet.ir.expr import Binary, Call, Cast, Const, Expr, Reduce, Select, const
 from whet.ir.functions import FUNCTIONS, INFIX
 from whet.ir.integers import Integers, form_of, unit_of
@@ -210,17 +211,13 @@ def fold_constants(e: Expr) -> Const | None:
             case Call(name=name):
                 result = FUNCTIONS[name](*arrays)
             case _:
-                result = arrays[0]
+                result = convert_array(arrays[0], e.dtype)
         return const(np.asarray(result).astype(e.dtype.numpy)[0].item(), e.dtype)
 
 
 def _is_defined(e: Binary | Call | Cast, values: list[int | float | bool]) -> bool:
     """Whether every machine agrees on the result."""
     match e:
-        case Cast(value=value, dtype=dtype):
-            if not value.dtype.is_float or not dtype.is_integer:
-                return True
-            return math.isfinite(values[0]) and int(values[0]) in type_range(dtype)
         case Binary(op="floordiv" | "mod" | "div") | Call(name="truncdiv" | "truncmod"):
             return e.dtype.is_float or values[1] != 0
         case Call(name="shiftleft" | "shiftright"):

@@ -64,6 +64,8 @@ class Placeholder(Tensor):
     name: str
     shape: Shape
     dtype: DType
+    finite: bool = True
+    """False where it is known to hold NaN or infinities: zero times an element may not be zero."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -205,5 +207,6 @@ def describe(*outputs: Tensor) -> str:
                 f"{t.name}[{names} in {extents}] = {t.body}" if t.axes else f"{t.name}[] = {t.body}"
             )
         else:
-            lines.append(f"{t.name} = placeholder {t.type}")
+            known = "" if not isinstance(t, Placeholder) or t.finite else " not finite"
+            lines.append(f"{t.name} = placeholder {t.type}{known}")
     return "\n".join(lines)

@@ -197,7 +197,7 @@ class HardSwish(Activation):
 
     @staticmethod
     def numpy(x: Array) -> Array:
-        return x * np.clip(x + 3, 0, 6) / 6
+        return x * np.clip(x / 6 + 0.5, 0, 1)
 
     axioms = (
         law(f"hard_swish(x) = mul(x, hard_sigmoid(x, alpha={1 / 6!r}, beta=0.5))", "real",
@@ -252,8 +252,15 @@ class Mish(Activation):
 
 
 def softplus(x: Expr) -> Expr:
-    """log(1 + exp(x)), without overflow for large x."""
-    return call("max", x, 0) + call("log", call("exp", -call("abs", x)) + 1)
+    """log(1 + exp(x)), without overflow for large x.
+
+    Where 1 + e is rounded, the logarithm is that of a neighbour; what was lost is added again, so
+    that small results keep their digits.
+    """
+    e = call("exp", -call("abs", x))
+    total = e + 1
+    lost = e - (total - 1)
+    return call("max", x, 0) + (call("log", total) + lost)
 
 
 @operator("softplus", "x")

@@ -9,7 +9,7 @@ import numpy as np
 from whet.core.dtypes import FLOATS, INTEGERS, NUMERIC
 from whet.core.types import Array
 from whet.ir.expr import Expr, call, equal, select
-from whet.ir.functions import erf
+from whet.ir.functions import erf, power
 from whet.ops.base import Domain, NoAlgebra, law, operator
 from whet.ops.elementwise import (
     Elementwise,
@@ -389,7 +389,7 @@ class Pow(Elementwise):
     @staticmethod
     def numpy(x: Array, y: Array) -> Array:
         if x.dtype.kind != "i":
-            return np.power(x, y)
+            return power(x, y)
         fraction = np.where(np.abs(x) == 1, np.power(x, np.abs(y) % 2), 0)
         return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0)))
 

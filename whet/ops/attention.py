@@ -58,7 +58,7 @@ class Attention(Op):
         for mask in bias:
             scores = scores + widen(mask)
         peak = scores.max(-1, keepdims=True, initial=-np.inf)
-        e = np.exp(scores - np.where(np.isneginf(peak), 0, peak))
+        e = np.exp(scores - (np.where(np.isneginf(peak), 0, peak) if bias else peak))
         total = e.sum(-1, keepdims=True)
         weights = np.divide(e, total, out=np.zeros_like(e), where=total != 0)
         return np.asarray(weights @ widen(v)).astype(q.dtype, copy=False)

@@ -25,7 +25,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import (
     Any,
@@ -46,7 +46,11 @@ from whet.core.types import Array, Shape, TensorType, type_of
 from whet.ir.program import Program
 from whet.ir.tensor import Tensor
 
-Numeric = Literal["exact", "real"]
+Numeric = Literal["exact", "guarded", "real"]
+"""What may become of arithmetic.  Laws, rewrites and sketches are `exact` if they keep the values
+and `real` if they are right over the real numbers.  A model that is compiled with `exact` has
+only the former; `guarded` is `real` with a check at run time where special values would spread."""
+NUMERICS: Mapping[str, Numeric] = {n: n for n in typing.get_args(Numeric)}
 T = TypeVar("T", bound="type[Op]")
 
 

@@ -6,10 +6,12 @@ from typing import Literal, Self
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.dtypes import (
     ALL,
     DType,
     bool_,
+    dtype_of,
     f8e4m3fn,
     f8e4m3fnuz,
     f8e5m2,
@@ -42,10 +44,10 @@ POWER_LOW, POWER_HIGH = 2.0**-127, 2.0**127
 class Cast(Elementwise):
     """The value in another element type, as ONNX converts.
 
-    Floats become integers by truncation (undefined out of range) and integers lose their
-    upper bits.  `saturate` and `rounding` matter for 8-bit floats alone: values out of range
-    become the largest finite one instead of infinity or NaN, and for f8e8m0, which has powers
-    of two only, `rounding` says which neighbour is taken ("nearest": ties go up).
+    Floats become integers by truncation, and integers lose their upper bits
+    (`core.conversion` has the details).  `saturate` and `rounding` matter for 8-bit floats alone:
+    values out of range become the largest finite one instead of infinity or NaN, and for f8e8m0,
+    which has powers of two only, `rounding` says which neighbour is taken ("nearest": ties go up).
     """
 
     to: DType
@@ -84,17 +86,16 @@ class Cast(Elementwise):
         return result if self.saturate else select(inside, result, const(float("nan"), x.dtype))
 
     def numpy(self, x: Array) -> Array:
-        to = self.to.numpy
-        if x.dtype == to:
+        if x.dtype == self.to.numpy:
             return x
         if self.to == f8e8m0:
             return self._exponent_code(x)
-        if x.dtype.kind == "V":  # ml_dtypes' small types convert to f32 but not to each other
-            x = x.astype(np.float32)
+        if x.dtype.kind == "V":  # ml_dtypes' small types do not convert to each other
+            x = x.astype(np.float32 if dtype_of(x).is_float else np.int32)
         if self.to in LARGEST and self.saturate:
             limit = LARGEST[self.to]
             x = np.clip(x.astype(np.float64), -limit, limit).astype(np.float32)
-        return x.astype(to)
+        return convert_array(x, self.to)
 
     def _exponent_code(self, x: Array) -> Array:
         """x as f8e8m0 by its exponent: the code of 2**e is e + 127, and that of NaN 255."""

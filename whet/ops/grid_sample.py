@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.dtypes import FLOATS, NUMERIC, compute_dtype, dtype_of, f32, i64
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, all_of, as_expr, call, cast, const, select
@@ -56,7 +57,7 @@ class GridSample(Op):
         for a, extent in enumerate(x.shape[2:]):
             at = self._positions(where[..., axes - 1 - a], extent)
             floor = np.floor(at)
-            indices = [floor.astype(np.int64) + first + t for t in range(count)]
+            indices = [convert_array(floor, i64) + first + t for t in range(count)]
             weights = _weights(self.mode, (at - floor).astype(inner))
             taps.append([(self._element(i, extent), w) for i, w in zip(indices, weights)])
         # Channels last, so that one gather reads all channels of an element.

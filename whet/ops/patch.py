@@ -7,10 +7,11 @@ from itertools import product
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.dtypes import FLOATS, NUMERIC, compute_dtype, dtype_of, f16, f32, i64
 from whet.core.types import Array, Shape, TensorType
-from whet.ir.expr import Expr, as_expr, call, cast, const, select
-from whet.ir.tensor import Compute, Tensor, compute, guarded_read, sum_
+from whet.ir.expr import Expr, all_of, as_expr, call, cast, const, select
+from whet.ir.tensor import Compute, Tensor, compute, sum_
 from whet.ops.base import Op, Sample, law, operator, require
 from whet.ops.matmul import matrix_product
 from whet.ops.row_major import flat_index
@@ -163,16 +164,16 @@ class DeformConv(Op):
         batch, group = np.ogrid[:n, :sets]
         read: Array = np.zeros((*places, image.shape[-1]), inner)
         for corner in product((0, 1), repeat=axes):
-            weight = np.ones(places, inner)
+            weight, inside = np.ones(places, inner), np.ones(places, np.bool_)
             at: list[Array] = []
             for p, side, extent in zip(positions, corner, spatial):
                 low = np.floor(p)
-                index = low + side
+                index = convert_array(low, i64) + side
                 weight *= (p - low) if side else 1 - (p - low)
-                weight *= (index >= 0) & (index < extent)
-                at.append(np.clip(index, 0, extent - 1).astype(np.int64))
+                inside &= (index >= 0) & (index < extent)
+                at.append(np.clip(index, 0, extent - 1))
             lead = (batch[..., None, None], group[..., None, None])
-            read += weight[..., None] * image[(*lead, *at)]
+            read += np.where(inside[..., None], weight[..., None] * image[(*lead, *at)], 0)
         read *= mask.astype(inner).reshape(*places)[..., None]
         columns = np.moveaxis(read, -1, 2)  # [N, offset group, channel, place, output]
         taps = w.shape[1] * places[2]
@@ -201,11 +202,13 @@ class DeformConv(Op):
                 fractions.append(at - floor)
             total: Expr = const(0, inner)
             for corner in product((0, 1), repeat=axes):
-                at_corner = [f + side for f, side in zip(floors, corner)]
-                value = cast(guarded_read(x, (n, c, *at_corner), 0), inner)
+                at_corner = tuple(f + side for f, side in zip(floors, corner))
+                value = cast(x[(n, c, *at_corner)], inner)
                 for fraction, side in zip(fractions, corner):
                     value = value * (fraction if side else const(1, inner) - fraction)
-                total = total + value
+                tests = [as_expr(0) <= i for i in at_corner]
+                tests += [i < extent for i, extent in zip(at_corner, x.shape[2:])]
+                total = total + select(all_of(tests), value, const(0, inner))
             return total * cast(mask[(n, place, *o)], inner)
 
         columns = compute((*x.shape[:2], *kernel, *out.shape[2:]), sampled, "columns")

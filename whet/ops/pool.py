@@ -170,8 +170,9 @@ class MaxPool(Pool):
 class MaxPoolIndex(Pool):
     """Where each window's largest element lies in the whole input, as a flat position.
 
-    Of equal elements the first in the window is taken.  With `column_major`, the spatial axes
-    are counted with the first one fastest (batch and channel as always).
+    Of equal elements the first in the window is taken, and NaN before any number.  With
+    `column_major`, the spatial axes are counted with the first one fastest (batch and channel
+    as always).
     """
 
     column_major: bool = False
@@ -190,7 +191,8 @@ class MaxPoolIndex(Pool):
         best: Array = np.zeros((*x.shape[:2], *self.outputs(x.shape)), x.dtype)
         found = np.full(best.shape, -1)
         for value, position in zip(self.taps(x, 0), self.taps(inner[None, None], -1)):
-            better = (position >= 0) & ((found < 0) | (value > best))
+            better = (value > best) | (np.isnan(value) & ~np.isnan(best))
+            better = (position >= 0) & ((found < 0) | better)
             best = np.where(better, value, best)
             found = np.where(better, position, found)
         planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * len(spatial))
@@ -204,7 +206,10 @@ class MaxPoolIndex(Pool):
 
         def is_peak(n: Expr, c: Expr, *o: Axis) -> Expr:
             at = window.meeting(o, k)
-            here = select(equal(x[(n, c, *at)], peak[(n, c, *o)]), as_expr(1), as_expr(0))
+            found = equal(x[(n, c, *at)], peak[(n, c, *o)])
+            if x.dtype.is_float:
+                found = found | call("isnan", x[(n, c, *at)])  # then the peak is NaN
+            here = select(found, as_expr(1), as_expr(0))
             return reduce("argmax", select(window.inside(spatial, o, at), here, 0), *k)
 
         first = compute(peak.shape, is_peak, "first")

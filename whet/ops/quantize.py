@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.dtypes import (
     FLOATS,
     DType,
@@ -29,6 +30,7 @@ from whet.core.dtypes import (
     i8,
     i16,
     i32,
+    integer_range,
     u2,
     u4,
     u8,
@@ -87,13 +89,6 @@ def spread(array: Array, shape: Shape, axis: int, block: int) -> Array:
     if not block:
         return array.reshape([-1 if n == axis else 1 for n in range(len(shape))])
     return np.take(array, np.arange(shape[axis]) // block, axis=axis)
-
-
-def integer_range(dtype: DType) -> tuple[int, int]:
-    """The smallest and largest value of an integer type."""
-    if dtype.kind == "uint":
-        return 0, (1 << dtype.bits) - 1
-    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
 def random_granularity(rng: np.random.Generator) -> tuple[Shape, Shape, int, int]:
@@ -163,7 +158,7 @@ class QuantizeLinear(Op):
         quotient = (x.astype(exact) / scale.astype(exact)).astype(np.float64)
         if to.is_float:
             return Cast(to, self.saturate).numpy((quotient + zero_point).astype(np.float32))
-        return np.clip(np.rint(quotient) + zero_point, *integer_range(to)).astype(to.numpy)
+        return convert_array(np.clip(np.rint(quotient) + zero_point, *integer_range(to)), to)
 
     axioms = ROUNDING
 

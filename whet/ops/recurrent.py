@@ -337,11 +337,13 @@ class LSTM(Recurrence):
         h, c = states
         total = x @ w.T + h @ r.T + biases.reshape(2, -1).sum(0)
         i, o, f, g = np.split(total, 4, axis=1)
-        pi, po, pf = np.split(extra[0], 3) if self.peepholes else np.zeros((3, 1), x.dtype)
-        entry = self._numpy_activate(0, i + pi * c)
-        forget = 1 - entry if self.input_forget else self._numpy_activate(0, f + pf * c)
+        if self.peepholes:
+            pi, po, pf = np.split(extra[0], 3)
+            i, f = i + pi * c, f + pf * c
+        entry = self._numpy_activate(0, i)
+        forget = 1 - entry if self.input_forget else self._numpy_activate(0, f)
         new = forget * c + entry * self._numpy_activate(1, g)
-        out = self._numpy_activate(0, o + po * new)
+        out = self._numpy_activate(0, o + po * new if self.peepholes else o)
         return out * self._numpy_activate(2, new, gate=False), new
 
     @classmethod

@@ -12,6 +12,7 @@ import numpy as np
 from whet.core.dtypes import NUMERIC, DType, bool_, compute_dtype, dtype_of, f32, i64
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, call, cast, const
+from whet.ir.functions import FUNCTIONS
 from whet.ir.tensor import Compute, Tensor, compute, reduce, reduce_axis
 from whet.ops.base import NoAlgebra, Op, Sample, law, operator, require
 
@@ -24,7 +25,7 @@ def reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool)
 
 @dataclass(frozen=True)
 class Reduction(Op):
-    """Base: combines all elements along `axes`; half precision is combined in f32."""
+    """Base: combines all elements along `axes` in the type that `inner` gives."""
 
     axes: tuple[int, ...]
     keepdims: bool = False
@@ -32,6 +33,10 @@ class Reduction(Op):
     accepts: ClassVar[tuple[DType, ...]] = NUMERIC
     numpy: ClassVar[Callable[..., Any]]
     """The reduction in NumPy: (array, axis=, keepdims=) -> array."""
+
+    def inner(self, dtype: DType) -> DType:
+        """The type in which elements are combined: f32 for half precision."""
+        return compute_dtype(dtype)
 
     def kind(self, dtype: DType) -> str:
         """The reducer that does it, in the words of `ir.functions`."""
@@ -59,13 +64,13 @@ class Reduction(Op):
             return np.full(shape, self.of_nothing(dtype), dtype.numpy)
         if not self.axes:
             return x
-        wide = x.astype(compute_dtype(dtype).numpy, copy=False)
+        wide = x.astype(self.inner(dtype).numpy, copy=False)
         result = self.numpy(wide, axis=self.axes, keepdims=self.keepdims)
         return np.asarray(result).astype(dtype.numpy, copy=False)
 
     def compute(self, x: Tensor) -> Compute:
         out = self.infer(x.type)
-        inner = compute_dtype(x.dtype)
+        inner = self.inner(x.dtype)
         over = {a: reduce_axis(x.shape[a], f"k{n}") for n, a in enumerate(self.axes)}
         count = math.prod(x.shape[a] for a in self.axes)
 
@@ -129,12 +134,22 @@ class ReduceSum(Reduction):
 
 @operator("reduce_mean", "x")
 class ReduceMean(Reduction):
-    """The mean along the axes; that of integers is rounded toward zero."""
+    """The mean along the axes; that of integers is rounded toward zero.
+
+    Integers of at most 32 bits are added in 64, so that the mean is right; the sum of wider ones
+    wraps around.
+    """
+
+    def inner(self, dtype: DType) -> DType:
+        return i64 if dtype.is_integer and dtype.bits <= 32 else compute_dtype(dtype)
 
     @staticmethod
     def numpy(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-        mean = np.mean(x, axis=axis, keepdims=keepdims, dtype=None)
-        return np.trunc(mean) if x.dtype.kind in "iu" else mean
+        if x.dtype.kind == "f":
+            return np.mean(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+        total = np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+        count = x.dtype.type(math.prod(x.shape[a] for a in axis))
+        return np.asarray(FUNCTIONS["truncdiv"](total, count))
 
     def kind(self, dtype: DType) -> str:
         return "sum"
@@ -221,7 +236,10 @@ class ReduceProd(Reduction):
 # ----------------------------------------------------------------------------- arg-reductions
 @dataclass(frozen=True)
 class ArgReduction(Op):
-    """Base: where along `axis` the extreme element is; the first (or last) one wins ties."""
+    """Base: where along `axis` the extreme element is; the first (or last) one wins ties.
+
+    NaN is the extreme wherever there is one.
+    """
 
     axis: int
     keepdims: bool = False

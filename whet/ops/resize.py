@@ -10,7 +10,7 @@ from whet.core.dtypes import FLOATS, NUMERIC, DType, compute_dtype, dtype_of, f3
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr
 from whet.ir.tensor import Compute, Tensor, compute, reduce_axis, sum_
-from whet.ops.arithmetic import Round
+from whet.ops.arithmetic import Add, Mul, Round, Sign
 from whet.ops.base import Builder, Domain, Op, Sample, law, operator, require
 from whet.ops.casting import Cast
 from whet.ops.gather import Gather, checked, require_indices
@@ -25,6 +25,9 @@ from whet.ops.resample import (
     nearest_table,
     weighted_table,
 )
+
+ROUNDING = 2.0**-20
+"""More than the rounding error of an interpolated integer, and less than anything that it means."""
 
 
 @operator("interpolate", "x", "positions", "weights")
@@ -109,7 +112,7 @@ class Resize(Op):
     Every axis is listed: `shape` and `scales` of the result, and for `tf_crop_and_resize` the
     part of each axis that is read (`roi`: all starts, then all ends, as fractions); there,
     positions beyond the input have the value `extrapolation`.  Integers are interpolated in
-    f32 and cut off, or with `antialias` rounded.
+    f64 and cut off, but for rounding errors, or with `antialias` in f32 and rounded.
     """
 
     shape: tuple[int, ...]
@@ -154,14 +157,19 @@ class Resize(Op):
         )
 
     def _work_dtype(self, dtype: DType) -> DType:
-        """Nearest only copies; the rest is computed in f64 or f32."""
+        """Nearest only copies; the rest is computed in f64 or f32, averages as others do."""
         if self.mode == "nearest" or dtype == f64:
             return dtype
-        return compute_dtype(dtype) if dtype.is_float else f32
+        if dtype.is_float:
+            return compute_dtype(dtype)
+        return f32 if self.antialias else f64
 
     def _rounds(self, dtype: DType) -> bool:
         """Averages of integers are rounded, as image libraries do."""
         return self.antialias and not dtype.is_float and self.mode != "nearest"
+
+    def _cuts_off(self, dtype: DType) -> bool:
+        return not dtype.is_float and self.mode != "nearest" and not self.antialias
 
     def reference(self, x: Array) -> Array:
         out = x.astype(self._work_dtype(dtype_of(x)).numpy)
@@ -177,7 +185,11 @@ class Resize(Op):
                 out = weighted_rows(out, table.positions, table.weights, axis)
         if self.coordinates == "tf_crop_and_resize":
             out = np.where(outside, np.asarray(self.extrapolation, out.dtype), out)
-        return (np.rint(out) if self._rounds(dtype_of(x)) else out).astype(x.dtype)
+        if self._rounds(dtype_of(x)):
+            out = np.rint(out)
+        elif self._cuts_off(dtype_of(x)):
+            out = out + np.sign(out) * ROUNDING
+        return out.astype(x.dtype)
 
     def expand(self, b: Builder, x: Any) -> Any:
         """One gather or interpolate per axis that changes, the most shrinking axis first."""
@@ -203,6 +215,9 @@ class Resize(Op):
                     y = b(Where(), mask, fill, y)
         if self._rounds(given.dtype):
             y = b(Round(), y)
+        elif self._cuts_off(given.dtype):
+            # 0.1 * 3 + 0.9 * 3 is a hair below 3, and means 3.
+            y = b(Add(), y, b(Mul(), b(Sign(), y), b.constant(np.asarray(ROUNDING))))
         return y if work == given.dtype else b(Cast(given.dtype), y)
 
     axioms = (

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from whet.core.conversion import convert_array
 from whet.core.dtypes import FLOATS, compute_dtype, dtype_of, f32, i64
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, Var, as_expr, call, cast, const, select
@@ -105,9 +106,10 @@ class RoiAlign(Op):
         valid = (at >= -1) & (at <= extent)
         first = np.clip(np.floor(at), 0, extent - 1)
         fraction = np.where(first >= extent - 1, 0, np.maximum(at, 0) - first).astype(low.dtype)
-        indices = np.stack([first, np.minimum(first + 1, extent - 1)], -1).astype(np.int64)
+        indices = np.stack([first, np.minimum(first + 1, extent - 1)], -1)
         weights = np.stack([1 - fraction, fraction], -1) * valid[..., None]
-        return points, indices, weights.astype(low.dtype)
+        inside = np.clip(convert_array(indices, i64), 0, extent - 1)  # also where they are NaN
+        return points, inside, weights.astype(low.dtype)
 
     def program(self, x: TensorType, rois: TensorType, batch_indices: TensorType) -> Program:
         t = compute_dtype(x.dtype)

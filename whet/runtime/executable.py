@@ -30,6 +30,13 @@ class Executable(Protocol):
         """How it runs, in lines of text: what is native code, and what is not, and why."""
 
 
+class OutliersError(Exception):
+    """Native code met values that its algorithms would spread to results of others.
+
+    Only code that was built with guards raises it, before any result can be used.
+    """
+
+
 def own_results(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The results as contiguous arrays that nobody else holds.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whet.core.types import Array
 from whet.ir.evaluate import evaluate
-from whet.ir.program import Program
+from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.access import memory_of
 from whet.tasks.task import Task
@@ -19,12 +19,14 @@ class Kernel:
 
     `arguments` are the tensors behind the program's inputs: boundary tensors of the task, or
     tensor expressions over its constants (weights in the order the program reads them), which
-    are evaluated once when the kernel is built.
+    are evaluated once when the kernel is built.  `alarm` is the buffer of the program's workspace
+    whose one element becomes 1 when the kernel has met values that it would spread.
     """
 
     program: Program
     arguments: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
+    alarm: Buffer | None = None
 
 
 def prepare_constant(argument: Compute, task: Task, arrays: Mapping[Tensor, Array]) -> Array:

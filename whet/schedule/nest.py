@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from whet.core.dtypes import DType, i64
+from whet.core.dtypes import DType, i64, integer_range
 from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
 from whet.ir.program import (
     Align,
@@ -73,15 +73,11 @@ def identity_element(kind: str, dtype: DType) -> Const:
 
 
 def _lowest(dtype: DType) -> float | int:
-    if dtype.is_float:
-        return float("-inf")
-    return -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+    return float("-inf") if dtype.is_float else integer_range(dtype)[0]
 
 
 def _highest(dtype: DType) -> float | int:
-    if dtype.is_float:
-        return float("inf")
-    return (1 << (dtype.bits - 1 if dtype.kind == "int" else dtype.bits)) - 1
+    return float("inf") if dtype.is_float else integer_range(dtype)[1]
 
 
 def arguments_of(

@@ -33,7 +33,7 @@ from whet.ir.expr import (
 )
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.nest_arrays import ceil_div, position, start_at
-from whet.tasks.guards import is_guard
+from whet.tasks.guards import is_guard, zero_annihilates
 
 WORTH_SKIPPING = 0.88
 """Steps of loops over taps are left out where at most this part of them is needed: to ask costs
@@ -69,9 +69,10 @@ def find_edges(stage: Compute, rows: Sequence[Axis], taps: Sequence[Axis]) -> tu
     """The edges of images that a sum of products reads under guards."""
     found: list[Edge] = []
     for reduce in (e for e in subexpressions(stage.body) if isinstance(e, Reduce)):
-        if not (isinstance(reduce.value, Binary) and reduce.value.op == "mul"):
+        value = reduce.value
+        if not (isinstance(value, Binary) and value.op == "mul" and zero_annihilates(value)):
             continue
-        for factor in (reduce.value.left, reduce.value.right):
+        for factor in (value.left, value.right):
             if isinstance(factor, Select) and is_guard(factor) and isinstance(factor.then, Read):
                 found += _edges(factor.then, rows, taps)
     return tuple(found)

@@ -250,7 +250,7 @@ class Accumulator:
         index: Expr = as_expr(0)
         for var, extent in position:
             index = index * extent + var
-        better = value > acc if self.reduce.kind == "argmax" else value < acc
+        better = takes_over(self.reduce.kind, value, acc)
         return [
             Store(self.position, self.at, select(better, index, self.position[self.at])),
             Store(self.value, self.at, select(better, value, acc)),
@@ -267,6 +267,17 @@ def combine(kind: str, a: Expr, b: Expr) -> Expr:
         case "any" | "all":
             return binary("or" if kind == "any" else "and", a, b)
     return call(kind, a, b)
+
+
+def takes_over(kind: str, value: Expr, best: Expr) -> Expr:
+    """Whether an arg-reduction goes on with a value instead of the best one before it.
+
+    NaN is better than any number, and the first of equals stays, as in NumPy.
+    """
+    if not value.dtype.is_float:
+        return value > best if kind == "argmax" else value < best
+    worse = value <= best if kind == "argmax" else value >= best
+    return call("not", worse) & call("not", call("isnan", best))
 
 
 def repack_constants(s: Spatial) -> tuple[Expr, dict[Buffer, Tensor]]:

@@ -10,14 +10,17 @@ from whet.core.dtypes import DType
 from whet.ir.expr import Expr, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Stmt, Store
 from whet.schedule.nest import loop
+from whet.schedule.outliers import Watch
 from whet.schedule.transforms import Combination, LinearPlan, Transform
 
 
 class Registers:
     """Straight-line vector code over numbered registers."""
 
-    def __init__(self, tile: Transform, lanes: int, dtype: DType) -> None:
-        self.tile = tile
+    def __init__(
+        self, tile: Transform, lanes: int, dtype: DType, watch: Watch | None = None
+    ) -> None:
+        self.tile, self.watch = tile, watch
         self.lane = Var("lane")
         steps = sum(tile.lines(n) * len(plan.steps) for n, plan in enumerate(tile.plans))
         count = math.prod(tile.before) + steps
@@ -31,6 +34,13 @@ class Registers:
         self.used += 1
         self.body.append(Store(self.buffer, at, value))
         return self.buffer[at]
+
+    def read(self, value: Expr) -> Expr:
+        """A value from outside in a register, watched if somebody watches."""
+        kept = self.keep(value)
+        if self.watch is not None:
+            self.body.append(self.watch.note(kept, self.lane))
+        return kept
 
     def apply(self, plan: LinearPlan, line: Sequence[Expr]) -> list[Expr]:
         """The plan's matrix times a line of values."""
@@ -50,15 +60,18 @@ class Registers:
             done: dict[tuple[int, ...], Expr] = {}
             for before, after in self.lines(axis):
                 at = [(*before, n, *after) for n in range(plan.inputs)]
-                line = [values[p] if axis else self.keep(load(p)) for p in at]
+                line = [values[p] if axis else self.read(load(p)) for p in at]
                 for n, value in enumerate(self.apply(plan, line)):
                     if axis == len(self.tile.plans) - 1:
                         self.body.append(finish((*before, n, *after), value))
                     else:
                         done[(*before, n, *after)] = value
             values = done
+        if self.watch is not None:
+            self.body.append(self.watch.gather(self.lane))
         body = loop(self.lane, self.buffer.shape[1], *self.body, kind="vector")
-        return Allocate(self.buffer, (body,))
+        nest = Allocate(self.buffer, (body,))
+        return nest if self.watch is None else Allocate(self.watch.squares, (nest,))
 
     def lines(self, axis: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """The positions around an axis: axes before it are transformed already."""

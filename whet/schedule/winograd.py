@@ -36,6 +36,7 @@ from whet.schedule.access import address_form, map_expr, reads_constants_alone
 from whet.schedule.flat import FlatStage, grouped_stage
 from whet.schedule.phases import Pair
 from whet.schedule.transforms import Matrices, Transform, linear_plan, matrices, tile_sizes
+from whet.tasks.guards import zero_annihilates
 from whet.tasks.task import Task
 
 
@@ -172,7 +173,7 @@ def find_winograd(task: Task) -> Winograd | None:
     if len(stage.reduces) != 1 or vector is None:
         return None
     (reduce,) = stage.reduces
-    if reduce.kind != "sum" or reduce.dtype is not f32:
+    if reduce.kind != "sum" or reduce.dtype is not f32 or not _factors_are_finite(task):
         return None
     if not (isinstance(reduce.value, Binary) and reduce.value.op == "mul"):
         return None
@@ -208,6 +209,12 @@ def find_winograd(task: Task) -> Winograd | None:
         return None
     batch = tuple(s for s in others if s not in paired)
     return Winograd(task, stage, reduce, image, weight, vector, pairs, batch, shifts, depth, group)
+
+
+def _factors_are_finite(task: Task) -> bool:
+    """Whether no weight is infinite or NaN: transformed, it would be in all points of a filter."""
+    sums = (e for e in subexpressions(task.outputs[0].body) if isinstance(e, Reduce))
+    return all(zero_annihilates(e.value) for e in sums)
 
 
 def pair_of(image: Expr, outer: Axis, inner: Axis) -> Pair | None:

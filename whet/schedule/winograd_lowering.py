@@ -20,6 +20,7 @@ from whet.schedule.nest import (
     start_of,
     within_count,
 )
+from whet.schedule.outliers import Watch
 from whet.schedule.phases import Pair
 from whet.schedule.straightline import Registers
 from whet.schedule.tile import RegisterTile, next_panel
@@ -65,14 +66,18 @@ class _Lowering:
         shape = (self.points, *packed.shape[len(w.pairs) :])
         self.filters = Buffer("u", shape, packed.dtype)
         self.known: dict[Buffer, Tensor] = {self.filters: packed}
+        self.lanes_in = min(t.lanes, power_of_two_below(w.depth[-1].extent))
+        self.watch = Watch(self.lanes_in) if w.task.guarded else None
 
     def kernel(self, name: str) -> Kernel:
         w = self.w
         blocked = 0 < self.t.block < self.rows_out and not w.shifts
         body, workspace = self.by_blocks() if blocked else self.by_phases()
+        alarm = None if self.watch is None else self.watch.alarm
         inputs, arguments = arguments_of(w.task, body, self.known)
+        workspace = workspace if alarm is None else (*workspace, alarm)
         program = Program(name, inputs, (w.stage.target,), body, workspace)
-        return Kernel(program, arguments, w.task.outputs)
+        return Kernel(program, arguments, w.task.outputs, alarm)
 
     def scratch(self, rows_in: int, rows_out: int) -> tuple[Buffer, Buffer]:
         """V and M, a plane per point."""
@@ -97,7 +102,7 @@ class _Lowering:
         panel = within_count(xi % chunks * t.panels_per_chunk + jj, panels, exact=exact)
         multiply = self.products(v, m, xi // chunks, panel, self.rows_out)
         body = (
-            loop(p, self.rows_in // inner, loop(rest, inner, into), kind="parallel"),
+            loop(p, self.rows_in // inner, self.watched(loop(rest, inner, into)), kind="parallel"),
             loop(xi, self.points * chunks, loop(jj, t.panels_per_chunk, multiply), kind="parallel"),
             loop(p, self.rows_out // inner, loop(rest, inner, out), kind="parallel"),
         )
@@ -113,7 +118,7 @@ class _Lowering:
         inside = where | {new: where[old] for new, old in zip(w.positions, w.batch)}
         multiply = self.products(v, m, xi, jj, t.block)
         steps = (
-            loop(row, t.block, self.input_tile(inside, v, row)),
+            self.watched(loop(row, t.block, self.input_tile(inside, v, row))),
             loop(xi, self.points, loop(jj, self.panels, multiply)),
             loop(row, t.block, self.output_tile(where, m, row)),
         )
@@ -121,13 +126,17 @@ class _Lowering:
         blocks = -(-self.rows_out // t.block)
         return (loop(p, blocks, body, kind="parallel"),), ()
 
+    def watched(self, nest: Stmt) -> Stmt:
+        """The input transforms of a parallel step."""
+        return nest if self.watch is None else self.watch.around(nest)
+
     # ------------------------------------------------------------------------------- phases
     def input_tile(self, where: dict[Expr, Expr], v: Buffer, row: Expr) -> Stmt:
         """V of one tile."""
         w = self.w
         *outer, last = w.depth
-        lanes = min(self.t.lanes, power_of_two_below(last.extent))
-        registers = Registers(w.input_transform(self.t.m), lanes, v.dtype)
+        lanes = self.lanes_in
+        registers = Registers(w.input_transform(self.t.m), lanes, v.dtype, self.watch)
         outer = [*w.group, *outer]
         variables = {a: Var(f"c{n}") for n, a in enumerate(outer)}
         block = Var("cb")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from whet.graph.graph import Constant, Value
 from whet.ir.affine import rebuild, substitute
-from whet.ir.expr import Call, Const, Expr, Read, Reduce, call, const
+from whet.ir.expr import Call, Const, Expr, Read, Reduce, call, const, equal, select
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.groups import Group
 
@@ -27,7 +29,8 @@ def group_tensors(
     sources: dict[Tensor, Value] = {}
     for v in group.inputs():
         t = v.tensor_type
-        known[v] = Placeholder(f"x{len(sources)}", t.shape, t.dtype)
+        finite = not isinstance(v, Constant) or v.is_finite
+        known[v] = Placeholder(f"x{len(sources)}", t.shape, t.dtype, finite)
         sources[known[v]] = v
     for node in group.nodes:
         made = node.op.compute_tensors(tuple(known[v] for v in node.inputs))
@@ -52,7 +55,9 @@ _LITERAL_TYPES = {"f32", "f64", "i64", "i32", "i16", "i8", "u8", "bool"}
 def cheaper_power(e: Expr) -> Expr | None:
     """Powers with a small known exponent as products or roots, which round the same way.
 
-    pow(x, 2) -> x * x      pow(x, 0.5) -> sqrt(x)
+    pow(x, 2) -> x * x      pow(x, 0.5) -> select(x == -inf, inf, sqrt(x + 0.0))
+
+    The root of -inf is NaN and that of -0.0 is -0.0, but powers are inf and 0.0.
     """
     if not (isinstance(e, Call) and e.name == "pow" and isinstance(e.args[1], Const)):
         return None
@@ -62,7 +67,8 @@ def cheaper_power(e: Expr) -> Expr | None:
     if exponent == 1:
         return base
     if exponent == 0.5 and base.dtype.is_float:
-        return call("sqrt", base)
+        lowest, highest = const(-math.inf, base.dtype), const(math.inf, base.dtype)
+        return select(equal(base, lowest), highest, call("sqrt", base + 0.0))
     return None
 
 
@@ -151,7 +157,7 @@ def canonical(outputs: Sequence[Compute], sources: Mapping[Tensor, Value]) -> tu
     for t in stages(outputs):
         if isinstance(t, Placeholder):
             count = sum(isinstance(x, Placeholder) for x in now.values())
-            now[t] = Placeholder(f"x{count}", t.shape, t.dtype)
+            now[t] = replace(t, name=f"x{count}")
 
     def visit(e: Expr) -> Expr:
         if isinstance(e, Read):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from whet.ir.expr import Binary, Const, Expr, Read, Select
+from whet.ir.tensor import Placeholder, subexpressions
 
 
 def is_guard(e: Expr) -> bool:
@@ -29,3 +32,17 @@ def is_bounds_check(e: Expr, read: Read) -> bool:
             for index, extent in zip(read.indices, read.tensor.shape)
         )
     return False
+
+
+def zero_annihilates(e: Expr) -> bool:
+    """Whether zero times what the expression reads is zero, so that it may be left out.
+
+    Not where constants hold NaN or infinities; what a model computes is taken to be finite.
+    """
+    for part in subexpressions(e):
+        match part:
+            case Read(tensor=Placeholder(finite=False)):
+                return False
+            case Const(value=float(value)) if not math.isfinite(value):
+                return False
+    return True

@@ -13,7 +13,8 @@ distances; quotients become linear; and what is left of the condition protects o
 
 Each phase is a contraction like any other, with its output at every second place in memory.
 Moving the condition to one factor multiplies zero by the other, as zero padding does everywhere
-else; results differ only where that other factor is infinite or not a number.
+else; results would differ where that other factor is infinite or not a number, so such constants
+leave a sum as it is.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from whet.ir.expr import (
 )
 from whet.ir.simplify import simplify
 from whet.ir.tensor import Compute, reduce as reduction, subexpressions
-from whet.tasks.guards import conjuncts, is_bounds_check, is_guard
+from whet.tasks.guards import conjuncts, is_bounds_check, is_guard, zero_annihilates
 
 MAX_PHASES = 64
 """More phases than this would be more code than they save time."""
@@ -69,7 +70,7 @@ def split_phases(stage: Compute) -> tuple[Phase, ...]:
 
 
 def _guarded_sums(body: Expr) -> list[Reduce]:
-    """Sums of select(condition, value, 0) where the value is more than one element read."""
+    """Sums of select(condition, value, 0) where the value is a product of elements."""
     return [
         e
         for e in subexpressions(body)
@@ -78,7 +79,21 @@ def _guarded_sums(body: Expr) -> list[Reduce]:
 
 
 def _is_guarded_product(e: Expr) -> bool:
-    return isinstance(e, Select) and is_guard(e) and not isinstance(e.then, Read)
+    if not (isinstance(e, Select) and is_guard(e)):
+        return False
+    return not isinstance(e.then, Read) and _is_product(e.then) and zero_annihilates(e.then)
+
+
+def _is_product(e: Expr) -> bool:
+    """True for elements and their products; other formulas may be infinite where none counts."""
+    match e:
+        case Binary(op="mul", left=left, right=right):
+            return _is_product(left) and _is_product(right)
+        case Cast(value=inner):
+            return _is_product(inner)
+        case Select(then=then):
+            return is_guard(e) and _is_product(then)
+    return isinstance(e, (Read, Const))
 
 
 def _periods(stage: Compute, sums: Sequence[Reduce]) -> Shape:

@@ -23,7 +23,9 @@ class Task:
     `buffers` gives every boundary tensor (placeholders and outputs) its place in memory;
     `borders` the zeros that surround it there; `constants` the inputs whose values are known
     when the kernel is built, so that it may store them in another order; `given` the inputs
-    that are arrays of the caller's, which begin where his allocator put them.
+    that are arrays of the caller's, which begin where his allocator put them.  A kernel of a
+    `guarded` task raises an alarm when it meets values that its algorithm would spread to results
+    which do not depend on them; that is no part of the key, for the same schedules are best.
     """
 
     outputs: tuple[Compute, ...]
@@ -31,6 +33,7 @@ class Task:
     constants: frozenset[Tensor]
     borders: Mapping[Tensor, Border]
     given: frozenset[Tensor] = frozenset()
+    guarded: bool = False
 
     @cached_property
     def inputs(self) -> tuple[Placeholder, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from whet.ir.affine import Affine, affine, free_symbols, interval
 from whet.ir.expr import Axis, Binary, Cast, Const, Expr, Read, Reduce, Select
 from whet.ir.tensor import Compute, Tensor, subexpressions
-from whet.tasks.guards import conjuncts, is_bounds_check
+from whet.tasks.guards import conjuncts, is_bounds_check, zero_annihilates
 
 WIDEST_BORDER = 8
 """Columns beside an image that fit between two rows of a copy of it, whatever the lanes."""
@@ -125,7 +125,8 @@ def outside_adds_nothing(window: Window, stage: Compute) -> bool:
     """True for a sum of products with the image, which is 0 outside; other factors are finite."""
     (reduce,) = [e for e in subexpressions(stage.body) if isinstance(e, Reduce)]
     zero = window.outside is None or window.outside.value == 0
-    return zero and reduce.kind == "sum" and _is_product_with(window.place, reduce.value)
+    product = reduce.kind == "sum" and _is_product_with(window.place, reduce.value)
+    return zero and product and zero_annihilates(reduce.value)
 
 
 def _is_product_with(factor: Expr, value: Expr) -> bool:

@@ -29,6 +29,8 @@ class Job:
     """An example of every input, in the order of the model."""
     budget: float = 0.0
     numerics: str = "real"
+    target: str | None = None
+    """The processor to build for; other runtimes choose by themselves."""
 
 
 def load_whet(job: Job) -> Run:
@@ -36,10 +38,10 @@ def load_whet(job: Job) -> Run:
     from whet.runtime.artifact import is_artifact
 
     if is_artifact(job.model):
-        f = whet.load(job.model, threads=job.threads)
+        f = whet.load(job.model, threads=job.threads, target=job.target)
     else:
         f = whet.compile(job.model, dict(job.inputs), job.threads, job.budget,
-                         numerics=job.numerics,
+                         job.target, job.numerics,
                          note=lambda message: None)  # fmt: skip
     return lambda arrays: _as_tuple(f(*arrays))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from whet.codegen.llvm.linking import require_symbols
 from whet.core.errors import WhetError
 
 
@@ -81,7 +82,9 @@ class Library:
 
     def __init__(self, objects: list[bytes], symbols: Mapping[str, int] | None = None) -> None:
         _initialize()
-        for name, address in (symbols or {}).items():
+        symbols = symbols or {}
+        require_symbols(objects, symbols)
+        for name, address in symbols.items():
             llvm.add_symbol(name, address)
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)

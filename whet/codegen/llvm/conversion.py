@@ -1,19 +1,21 @@
 """Conversions between element types.
 
-bf16 is widened and rounded with integer instructions, and f64 reaches half precision through
-f32 without a second rounding: what LLVM would call for these lives in no C library.
+Half precision is reached through f32, without a second rounding: what LLVM would call for f64
+lives in no C library.
 """
 
 from __future__ import annotations
 
 from whet.codegen.llvm.function import FunctionWriter
-from whet.codegen.llvm.operand import Operand, literal, llvm_type
+from whet.codegen.llvm.halves import narrow, widen
+from whet.codegen.llvm.operand import HALVES, Operand, literal, llvm_type
 from whet.codegen.llvm.support import has_code, require_code
-from whet.core.dtypes import DType, bf16, bool_, f16, f32, f64, i16, i32, i64
+from whet.codegen.llvm.truncation import truncate
+from whet.core.dtypes import DType, bool_, f16, f32, f64, i32
 
 
-def convert(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    """The operand as another element type."""
+def convert(f: FunctionWriter, a: Operand, dtype: DType, *, limited: bool = False) -> Operand:
+    """The operand as another element type; see `truncate` for floats that are `limited`."""
     source = a.dtype
     require_code(has_code(dtype) and has_code(source), f"a cast from {source} to {dtype}")
     if source == dtype:
@@ -22,18 +24,18 @@ def convert(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
         return f.compare("une" if source.is_float else "ne", _widened(f, a), _zero(f, a))
     if source.is_float and dtype.is_float:
         return _between_floats(f, a, dtype)
-    if dtype in (f16, bf16):
+    if dtype in HALVES:
         return convert(f, convert(f, a, f32), dtype)
     if source is bool_:
         return _cast(f, "uitofp" if dtype.is_float else "zext", a, dtype)
     if source.is_float:
-        return truncate_to_integer(f, _widened(f, a), dtype)
+        return convert(f, truncate(f, _widened(f, a), dtype, limited=limited), dtype)
     if dtype.is_float:
         return _cast(f, "sitofp" if source.kind == "int" else "uitofp", a, dtype)
     if dtype.bits == source.bits:
         return Operand(a.text, dtype, a.lanes)
     if dtype.bits < source.bits:
-        return _cast(f, "trunc", a, dtype)
+        return _truncated(f, a, dtype)
     return _cast(f, "sext" if source.kind == "int" else "zext", a, dtype)
 
 
@@ -46,56 +48,37 @@ def reinterpret(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
     return _cast(f, "bitcast", a, dtype)
 
 
-def truncate_to_integer(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    """A float as an integer, rounded toward zero.
-
-    Numbers out of range are not defined; narrow types take the low bits of a wider one, as
-    NumPy's loops do.
-    """
-    through = {8: i32, 16: i32, 32: i32 if dtype.kind == "int" else i64}.get(dtype.bits)
-    if through is None or through == dtype:
-        return _cast(f, "fptosi" if dtype.kind == "int" else "fptoui", a, dtype)
-    return convert(f, _cast(f, "fptosi", a, through), dtype)
-
-
 def _cast(f: FunctionWriter, opcode: str, a: Operand, dtype: DType) -> Operand:
     return f.emit(f"{opcode} {a} to {llvm_type(dtype, a.lanes)}", dtype, a.lanes)
 
 
+def _truncated(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
+    """The low bits of an integer.
+
+    LLVM's code generator for aarch64 ends the process at three lanes of i64 that become i8.
+    """
+    if a.lanes == 3 and a.dtype.bits == 64 and dtype.bits == 8:
+        return f.pack([_cast(f, "trunc", f.extract(a, n), dtype) for n in range(a.lanes)])
+    return _cast(f, "trunc", a, dtype)
+
+
 def _zero(f: FunctionWriter, a: Operand) -> Operand:
-    return literal(0, f32 if a.dtype in (f16, bf16) else a.dtype, a.lanes)
+    return literal(0, f32 if a.dtype in HALVES else a.dtype, a.lanes)
 
 
 def _widened(f: FunctionWriter, a: Operand) -> Operand:
     """Half precision as f32, all else as it is."""
-    return convert(f, a, f32) if a.dtype in (f16, bf16) else a
+    return convert(f, a, f32) if a.dtype in HALVES else a
 
 
 def _between_floats(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    if a.dtype is bf16:
-        wide = _cast(f, "zext", _cast(f, "bitcast", a, i16), i32)
-        bits = f.binary("shl", wide, literal(16, i32, a.lanes))
-        return convert(f, _cast(f, "bitcast", bits, f32), dtype)
-    if dtype is bf16:
-        return _round_to_bf16(f, convert(f, a, f32))
-    if a.dtype is f64 and dtype is f16:
-        return _cast(f, "fptrunc", _round_to_odd(f, a), f16)
-    if a.dtype is f16 and dtype is f64:
-        return convert(f, convert(f, a, f32), f64)
+    if a.dtype in HALVES:
+        return convert(f, widen(f, a), dtype)
+    if dtype is f16 and a.dtype is f64:
+        return narrow(f, _round_to_odd(f, a), f16)
+    if dtype in HALVES:
+        return narrow(f, convert(f, a, f32), dtype)
     return _cast(f, "fpext" if dtype.bits > a.dtype.bits else "fptrunc", a, dtype)
-
-
-def _round_to_bf16(f: FunctionWriter, a: Operand) -> Operand:
-    """The nearest bf16, ties to even, NaN kept."""
-    lanes = a.lanes
-    bits = _cast(f, "bitcast", a, i32)
-    last = f.binary("and", f.binary("lshr", bits, literal(16, i32, lanes)), literal(1, i32, lanes))
-    bias = f.binary("add", last, literal(0x7FFF, i32, lanes))
-    rounded = f.binary("lshr", f.binary("add", bits, bias), literal(16, i32, lanes))
-    quiet = f.binary("lshr", bits, literal(16, i32, lanes))
-    quiet = f.binary("or", quiet, literal(0x40, i32, lanes))
-    chosen = f.choose(f.compare("uno", a, a), quiet, rounded)
-    return _cast(f, "bitcast", _cast(f, "trunc", chosen, i16), bf16)
 
 
 def _round_to_odd(f: FunctionWriter, a: Operand) -> Operand:

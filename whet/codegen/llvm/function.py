@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from whet.codegen.llvm.module import Module
-from whet.codegen.llvm.operand import Operand, llvm_type
+from whet.codegen.llvm.operand import HALVES, Operand, llvm_type
 from whet.core.dtypes import DType, bool_
 
 
@@ -90,8 +90,7 @@ class FunctionWriter:
     @staticmethod
     def type_suffix(dtype: DType, lanes: int) -> str:
         """How the name of an intrinsic says its type: f32, v8f32, v4i64."""
-        bits = f"{'f' if dtype.is_float else 'i'}{dtype.bits}"
-        bits = "bf16" if dtype.name == "bf16" else bits
+        bits = f"{'f' if dtype.is_float and dtype not in HALVES else 'i'}{dtype.bits}"
         return f"v{lanes}{bits}" if lanes else bits
 
     def binary(self, opcode: str, a: Operand, b: Operand) -> Operand:

@@ -56,15 +56,14 @@ def _float_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
             return f.compare("oeq", f.intrinsic("fabs", x), literal(float("inf"), x.dtype, x.lanes))
         case "sign":
             one = f.intrinsic("copysign", literal(1, x.dtype, x.lanes), x)
-            return f.choose(f.compare("une", x, zero), one, x)
+            # NaN stays what it is, and the sum of two zeros of unlike sign is positive.
+            return f.choose(f.compare("one", x, zero), one, f.binary("fadd", x, zero))
         case "sigmoid":
             e = call(f, "exp", [f.emit(f"fneg {x}", x.dtype, x.lanes)])
             one = literal(1, x.dtype, x.lanes)
             return f.binary("fdiv", one, f.binary("fadd", one, e))
         case "mod":
-            r = f.binary("frem", x, args[1])
-            wrong = f.compare("olt", f.binary("fmul", r, args[1]), zero)
-            return f.choose(wrong, f.binary("fadd", r, args[1]), r)
+            return _floored_remainder(f, x, args[1])
         case "truncmod":
             return f.binary("frem", x, args[1])
         case "floordiv":
@@ -92,6 +91,15 @@ def minimum_or_maximum(f: FunctionWriter, name: str, a: Operand, b: Operand) -> 
     if not b.text.startswith("%"):
         return picked
     return f.choose(f.compare("uno", b, b), b, picked)
+
+
+def _floored_remainder(f: FunctionWriter, x: Operand, y: Operand) -> Operand:
+    """The remainder with the sign of y, also where it is zero."""
+    zero = literal(0, x.dtype, x.lanes)
+    r = f.binary("frem", x, y)
+    apart = f.binary("xor", f.compare("olt", r, zero), f.compare("olt", y, zero))
+    moved = f.choose(apart, f.binary("fadd", r, y), r)
+    return f.choose(f.compare("oeq", r, zero), f.intrinsic("copysign", zero, y), moved)
 
 
 def _library(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
@@ -141,6 +149,8 @@ def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
     signed = x.dtype.kind == "int"
     zero = literal(0, x.dtype, x.lanes)
     y = args[1] if len(args) > 1 else zero
+    if x.dtype is bool_ and name in ("sign", "pow"):
+        no_code(f"{name} of {x.dtype}")
     match name:
         case "neg":
             return f.binary("sub", zero, x)
@@ -155,7 +165,7 @@ def _integer_call(f: FunctionWriter, name: str, args: list[Operand]) -> Operand:
         case "min" | "max":
             return f.intrinsic(f"{'s' if signed else 'u'}{name}", x, y)
         case "not":
-            return f.binary("xor", x, literal(True, bool_, x.lanes))
+            return f.compare("eq", x, zero)
         case "invert":
             return f.binary("xor", x, literal(-1, x.dtype, x.lanes))
         case "bitand" | "bitor" | "bitxor":
@@ -265,6 +275,7 @@ def _combine(f: FunctionWriter, kind: str, a: Operand, b: Operand) -> Operand:
 EXP_COEFFICIENTS = (1.3814569418e-3, 8.3687309929e-3, 4.1668389414e-2, 1.6666520515e-1,
                     4.9999993440e-1, 1.0, 1.0)  # fmt: skip
 """e**r within 3.1e-9 of its value for r in [-ln2/2, ln2/2]."""
+LOG2_E = 1.44269504088896341
 
 
 def _horner(f: FunctionWriter, x: Operand, coefficients: Sequence[float]) -> Operand:
@@ -282,19 +293,46 @@ def _clamp(f: FunctionWriter, x: Operand, low: float, high: float) -> Operand:
 
 
 def exp(f: FunctionWriter, x: Operand) -> Operand:
-    """2**k * e**r with r in [-ln2/2, ln2/2]; saturates to 0 and infinity at the ends.
+    """2**k * e**r with r in [-ln2/2, ln2/2]; 0 and infinity at the ends, subnormals before 0.
 
     e**r is a polynomial of degree six, the best one (in relative error) that starts with 1 + r.
     """
-    lanes = x.lanes
-    scales = f.module.scales and lanes == 16
-    # Minima and maxima run beside multiply-adds where comparisons would take their place.
-    near = _clamp(f, x, -104.0, 89.0) if scales else x
-    k = f.intrinsic("rint", f.binary("fmul", near, literal(1.44269504088896341, f32, lanes)))
-    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, lanes), near)
-    r = f.intrinsic("fmuladd", k, literal(2.12194440e-4, f32, lanes), r)
-    y = _horner(f, r, EXP_COEFFICIENTS)
-    return _scaled(f, y, k) if scales else _exponent_moved(f, y, k, x)
+    near = _clamp(f, x, -104.0, 89.0)
+    if f.module.scales and x.lanes == 16:
+        k = f.intrinsic("rint", f.binary("fmul", near, literal(LOG2_E, f32, x.lanes)))
+        return _scaled(f, _exp_of_rest(f, near, k), k)
+    k, powers = _rounded_with_powers(f, near)
+    y = _exp_of_rest(f, near, k)
+    for power in powers:
+        y = f.binary("fmul", y, power)
+    return y
+
+
+def _exp_of_rest(f: FunctionWriter, x: Operand, k: Operand) -> Operand:
+    """e**(x - k * ln2), for the integer k that leaves the least."""
+    r = f.intrinsic("fmuladd", k, literal(-0.693359375, f32, x.lanes), x)
+    r = f.intrinsic("fmuladd", k, literal(2.12194440e-4, f32, x.lanes), r)
+    return _horner(f, r, EXP_COEFFICIENTS)
+
+
+def _rounded_with_powers(f: FunctionWriter, x: Operand) -> tuple[Operand, list[Operand]]:
+    """The integer k nearest to x * log2(e), and two powers of two whose product is 2**k.
+
+    After 1.5 * 2**23 is added, the unit in the last place is 1: the sum is rounded to an integer,
+    which stands in its low bits.  k may be -150 to 128, more than exponents can be; with 254 added,
+    both halves of it are exponent bits.  The last product is then rounded to a subnormal, or is
+    infinite, by itself.
+    """
+    lanes, ints = x.lanes, llvm_type(i32, x.lanes)
+    shift = literal(12582912.0 + 254.0, f32, lanes)
+    moved = f.intrinsic("fmuladd", x, literal(LOG2_E, f32, lanes), shift)
+    bits = f.emit(f"bitcast {moved} to {ints}", i32, lanes)
+    half = f.binary("ashr", bits, literal(1, i32, lanes))
+    powers = []
+    for part in (half, f.binary("sub", bits, half)):
+        exponent = f.binary("shl", part, literal(23, i32, lanes))  # what is above leaves the bits
+        powers.append(f.emit(f"bitcast {exponent} to {x.type}", f32, lanes))
+    return f.binary("fsub", moved, shift), powers
 
 
 def _scaled(f: FunctionWriter, y: Operand, k: Operand) -> Operand:
@@ -302,23 +340,6 @@ def _scaled(f: FunctionWriter, y: Operand, k: Operand) -> Operand:
     name = "llvm.x86.avx512.mask.scalef.ps.512"
     f.module.declare(name, y.type, y.type, y.type, y.type, "i16", "i32")
     return f.emit(f"call {y.type} @{name}({y}, {k}, {y}, i16 -1, i32 4)", f32, y.lanes)
-
-
-def _exponent_moved(f: FunctionWriter, y: Operand, k: Operand, x: Operand) -> Operand:
-    """y * 2**k for y near one: k is added to the exponent bits.
-
-    At the top k is 128, one more than an exponent can be; y is then below one.  What is beyond
-    the ends of e**x is replaced, whatever came out of it.
-    """
-    lanes, ints = x.lanes, llvm_type(i32, x.lanes)
-    n = f.emit(f"fptosi {k} to {ints}", i32, lanes)
-    bits = f.emit(f"bitcast {y} to {ints}", i32, lanes)
-    moved = f.binary("add", bits, f.binary("shl", n, literal(23, i32, lanes)))
-    normal = f.compare("uge", x, literal(-87.33654, f32, lanes))
-    moved = f.choose(normal, moved, literal(0, i32, lanes))
-    huge = f.compare("ogt", x, literal(88.72283, f32, lanes))
-    moved = f.choose(huge, literal(0x7F800000, i32, lanes), moved)
-    return f.emit(f"bitcast {moved} to {x.type}", f32, lanes)
 
 
 def sigmoid(f: FunctionWriter, x: Operand) -> Operand:
@@ -329,26 +350,38 @@ def sigmoid(f: FunctionWriter, x: Operand) -> Operand:
 
 
 def tanh(f: FunctionWriter, x: Operand) -> Operand:
-    """Odd rational function on [-7.9, 7.9], where tanh reaches one in f32."""
-    x = _clamp(f, x, -7.90531110763549805, 7.90531110763549805)
-    square = f.binary("fmul", x, x)
-    p = _horner(f, square, (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
-                            5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,
-                            4.89352455891786e-03))  # fmt: skip
-    q = _horner(f, square, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
-                            4.89352518554385e-03))  # fmt: skip
-    return f.binary("fdiv", f.binary("fmul", p, x), q)
+    """Odd rational function up to where it gives exactly one, which depends on the roundings."""
+    end = 7.99881172180175781 if f.module.fuses else 7.90531110763549805
+    return _odd_quotient(
+        f, x, end,
+        (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+         1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
+        (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
+    )  # fmt: skip
 
 
 def erf(f: FunctionWriter, x: Operand) -> Operand:
     """Odd rational function on [-4, 4], where erf reaches one in f32."""
-    x = _clamp(f, x, -4.0, 4.0)
+    return _odd_quotient(
+        f, x, 4.0,
+        (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+         -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+        (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
+         -7.37332916720468e-03, -1.42647390514189e-02),
+    )  # fmt: skip
+
+
+def _odd_quotient(
+    f: FunctionWriter, x: Operand, end: float, above: Sequence[float], below: Sequence[float]
+) -> Operand:
+    """x * above(x**2) / below(x**2) with x kept within [-end, end].
+
+    Both are multiplied by 2**10, which changes no digit: x times a number above one keeps its
+    digits where x is subnormal.
+    """
+    x = _clamp(f, x, -end, end)
     square = f.binary("fmul", x, x)
-    p = _horner(f, square, (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
-                            -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
-                            -1.60960333262415e-02))  # fmt: skip
-    q = _horner(f, square, (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
-                            -7.37332916720468e-03, -1.42647390514189e-02))  # fmt: skip
+    p, q = (_horner(f, square, [c * 1024 for c in side]) for side in (above, below))
     return f.binary("fdiv", f.binary("fmul", p, x), q)
 
 

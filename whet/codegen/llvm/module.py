@@ -14,6 +14,12 @@ class Module:
     def __init__(self, target: Target | None = None) -> None:
         self.scales = target is not None and _scales(target)
         """Whether one instruction multiplies 16 lanes by powers of two, saturating at the ends."""
+        self.converts_f16 = target is not None and _converts_f16(target)
+        """Whether instructions convert between f16 and f32."""
+        self.fuses = target is not None and _fuses(target)
+        """Whether a product and a sum are rounded once."""
+        self.truncates = target is not None and _is_x86(target)
+        """Whether instructions make the smallest signed integer of floats that do not fit."""
         self.functions: list[str] = []
         self.texts: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
@@ -35,8 +41,20 @@ class Module:
         return "\n".join([*wanted, *map(_constant, self.texts.items()), *self.functions, ""])
 
 
+def _is_x86(target: Target) -> bool:
+    return target.triple.startswith("x86_64")
+
+
 def _scales(target: Target) -> bool:
-    return target.triple.startswith("x86_64") and target.vector_bits >= 512
+    return _is_x86(target) and target.vector_bits >= 512
+
+
+def _fuses(target: Target) -> bool:
+    return not _is_x86(target) or "fma" in target.features
+
+
+def _converts_f16(target: Target) -> bool:
+    return "f16c" in target.features or target.triple.startswith("aarch64")
 
 
 def _constant(item: tuple[str, str]) -> str:

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.dtypes import DType
+from whet.core.dtypes import DType, bf16, f16
 
-_NAMES = {"f64": "double", "f32": "float", "f16": "half", "bf16": "bfloat", "bool": "i1"}
+HALVES = (f16, bf16)
+_NAMES = {"f64": "double", "f32": "float", "bool": "i1"}
 
 
 def llvm_type(dtype: DType, lanes: int = 0) -> str:
-    """`float`, `<8 x float>`, `i1` (truth values live in memory as i8)."""
+    """`float`, `<8 x float>`, `i1` (truth values live in memory as i8).
+
+    Half precision is `i16`, its bits, everywhere but inside conversions: for a processor
+    without the type, LLVM moves, selects and shuffles it through library functions that may
+    not exist.
+    """
     name = _NAMES.get(dtype.name) or f"i{dtype.bits}"
     return f"<{lanes} x {name}>" if lanes else name
 
@@ -56,10 +62,10 @@ def literal(value: float | int | bool, dtype: DType, lanes: int = 0) -> Operand:
 
 
 def _float_literal(value: float, dtype: DType) -> str:
-    """Hexadecimal form, which is exact; half types have their own prefixes."""
-    if dtype.name in ("f16", "bf16"):
-        bits = int(np.asarray(value).astype(dtype.numpy).view(np.uint16))
-        return f"0x{'H' if dtype.name == 'f16' else 'R'}{bits:04X}"
+    """Hexadecimal form, which is exact; the bits of half precision."""
+    if dtype in HALVES:
+        with np.errstate(over="ignore"):
+            return str(int(np.asarray(value).astype(dtype.numpy).view(np.uint16)))
     rounded = float(np.float32(value)) if dtype.name == "f32" else value
     if math.isnan(rounded):
         return "0x7FF8000000000000"

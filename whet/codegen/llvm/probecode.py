@@ -31,7 +31,7 @@ def fma_ir(lanes: int, chains: int = CHAINS) -> str:
         f"%r{c} = phi {vector} [ splat (float {c}.0), %piece ], [ %n{c}, %loop ]" for c in numbers
     ]
     steps = [
-        f"%n{c} = call {vector} @llvm.fma.v{lanes}f32({vector} %r{c},"
+        f"%n{c} = call {vector} @llvm.fmuladd.v{lanes}f32({vector} %r{c},"
         f" {vector} splat (float 0.5), {vector} splat (float 1.0))"
         for c in numbers
     ]
@@ -40,7 +40,7 @@ def fma_ir(lanes: int, chains: int = CHAINS) -> str:
         [f"%n{c}" for c in numbers],
         vector,
         "fadd",
-        f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})",
+        f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})",
     )
 
 

@@ -16,7 +16,8 @@ from whet.codegen.llvm.masks import MaskWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type
 from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import no_code, require_code
-from whet.core.dtypes import bool_, compute_dtype, f32, i64
+from whet.codegen.llvm.truncation import is_limited
+from whet.core.dtypes import bool_, compute_dtype, f32, i64, integer_range
 from whet.ir.affine import substitute
 from whet.ir.expr import (
     Axis,
@@ -60,11 +61,15 @@ class ValueWriter(MaskWriter):
 
     # -------------------------------------------------------------------------- expressions
     def value(self, e: Expr) -> Operand:
-        """The value of an expression, written once per statement."""
-        key = (e, self.guarded)
-        found = self._memo.get(key)
+        """The value of an expression, written once per statement.
+
+        What was written unconditionally counts under conditions, too.
+        """
+        found = self._memo.get((e, False))
+        if found is None and self.guarded:
+            found = self._memo.get((e, True))
         if found is None:
-            found = self._memo[key] = self.write(e)
+            found = self._memo[e, self.guarded] = self.write(e)
         return found
 
     def write(self, e: Expr) -> Operand:
@@ -89,7 +94,8 @@ class ValueWriter(MaskWriter):
             case Select():
                 return self.choice(e)
             case Cast(value=inner, dtype=dtype):
-                return conversion.convert(self.f, self.value(inner), dtype)
+                limited = dtype.is_integer and is_limited(inner, *integer_range(dtype))
+                return conversion.convert(self.f, self.value(inner), dtype, limited=limited)
             case Reinterpret(value=inner, dtype=dtype):
                 return conversion.reinterpret(self.f, self.value(inner), dtype)
             case Call(name=name, args=args):

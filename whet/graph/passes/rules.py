@@ -15,7 +15,7 @@ import numpy as np
 
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Constant, Node, Result, Value
-from whet.ops.arithmetic import Mul, Reciprocal, Sqrt
+from whet.ops.arithmetic import Mul, Reciprocal
 from whet.ops.base import Numeric
 from whet.ops.movement import Concat, Expand, Reshape, Slice, Transpose
 
@@ -232,14 +232,12 @@ def div_one(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
 
 @rule("pow", numeric="real")
 def pow_of_known(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
-    """pow(x, 2)  ->  mul(x, x), pow(x, 0.5)  ->  sqrt(x), pow(x, -1)  ->  reciprocal(x)"""
+    """pow(x, 2)  ->  mul(x, x), pow(x, -1)  ->  reciprocal(x)"""
     x, exponent = inputs
     if not x.type.dtype.is_float or _unless_widened(x, exponent) is None:
         return None
     if is_filled_with(exponent, 2):
         return b.one(Mul(), x, x)
-    if is_filled_with(exponent, 0.5):
-        return b.one(Sqrt(), x)
     return b.one(Reciprocal(), x) if is_filled_with(exponent, -1) else None
 
 

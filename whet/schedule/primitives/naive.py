@@ -28,7 +28,7 @@ from whet.schedule.access import (
 from whet.schedule.nest import identity_element, loop
 from whet.schedule.primitives.accesses import strides_like
 from whet.schedule.primitives.names import Names
-from whet.schedule.spatial import combine
+from whet.schedule.spatial import combine, takes_over
 from whet.tasks.task import Task
 
 
@@ -152,7 +152,7 @@ class _Writer:
         position: Expr = as_expr(0)
         for var, axis in zip(variables, reduce.axes):
             position = position * axis.extent + var
-        better = term > best[at] if reduce.kind == "argmax" else term < best[at]
+        better = takes_over(reduce.kind, term, best[at])
         return [
             Store(place, at, select(better, position, place[at])),
             Store(best, at, select(better, term, best[at])),

@@ -1,0 +1,102 @@
+"""NaN and infinities among the inputs of every operator: both engines agree where they come out."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from tests.special.engines import HOST, Both, graph_of, has_values
+from whet.core.dtypes import f64
+from whet.core.errors import WhetError
+from whet.core.types import Array, type_of
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph
+from whet.ops.arithmetic import Pow
+from whet.ops.base import REGISTRY, Sample
+from whet.ops.elementwise import Elementwise
+
+NAN, INF = np.nan, np.inf
+NOT_PROMISED = {
+    "batch_norm": "parameters that are infinite",
+    "conv_transpose": "padding times weights that are no constants",
+    "det": "infinite matrices",
+    "dft": "infinities are spread by both engines, in their own ways",
+    "max_roi_pool": "boxes that have no size",
+    "roi_align": "boxes that have no size",
+}
+NATIVE = [
+    name
+    for name, cls in sorted(REGISTRY.items())
+    if not (cls.host or name in NOT_PROMISED or issubclass(cls, Elementwise)) and cls.deterministic
+]
+"""Those that are not element-wise, which have a test of their own."""
+
+
+def with_special(array: Array, values: list[float], rng: np.random.Generator) -> Array:
+    if array.dtype.kind != "f" or not array.size:
+        return array
+    changed = array.copy()
+    places = rng.choice(array.size, max(1, array.size // 8), replace=False)
+    changed.reshape(-1)[places] = np.array(values)[rng.integers(0, len(values), len(places))]
+    return changed
+
+
+def classes(array: Array) -> Array:
+    """0 for numbers, 1 for NaN, 2 and 3 for infinities."""
+    wide = array.astype(np.float64)
+    return np.where(np.isnan(wide), 1, np.where(np.isinf(wide), 2 + np.signbit(wide), 0))
+
+
+def check(sample: Sample, rng: np.random.Generator) -> None:
+    graph = graph_of(sample.op, *sample.types)
+    run = Both(graph, HOST)
+    for values in ([NAN], [INF], [-INF], [NAN, INF, -INF, -0.0]):
+        arrays = [with_special(a, values, rng) for a in sample.arrays(rng)]
+        for got, want in run(*arrays):
+            what = f"{sample.op} on {', '.join(map(str, sample.types))} with {values}"
+            if want.dtype.kind not in "fV":
+                np.testing.assert_array_equal(got, want, what)
+                continue
+            np.testing.assert_array_equal(classes(got), classes(want), what)
+            numbers = classes(want) == 0
+            a, b = got[numbers].astype(np.float64), want[numbers].astype(np.float64)
+            step = 1e-9 if want.dtype == f64.numpy else 1e-4 if want.dtype.kind == "f" else 0
+            step = 5e-3 if want.dtype == np.float16 else step
+            scale = max(1.0, float(np.abs(b).max(initial=0.0)))
+            np.testing.assert_allclose(a, b, rtol=step, atol=step * scale, err_msg=what)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_engines_agree(name: str) -> None:
+    cls = REGISTRY[name]
+    rng = np.random.default_rng(sum(name.encode()))
+    for sample in (*cls.samples(), cls.sample(rng)):
+        if all(t.dtype.is_storage_only or has_values(t.dtype, HOST) for t in sample.types):
+            check(sample, rng)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_PROMISED))
+def test_what_is_not_promised_still_ends(name: str) -> None:
+    """A result or an error of whet's own, in both engines."""
+    cls = REGISTRY[name]
+    rng = np.random.default_rng(1)
+    for sample in cls.samples():
+        run = Both(graph_of(sample.op, *sample.types), HOST)
+        for values in ([NAN], [INF, -INF]):
+            arrays = [with_special(a, values, rng) for a in sample.arrays(rng)]
+            with contextlib.suppress(WhetError):  # a box that is too large, or of no image
+                run(*arrays)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 2.0, -1.0, 1.0, 3.0])
+def test_known_powers(exponent: float) -> None:
+    """What becomes of a power whose exponent is a constant."""
+    x = np.resize(np.array([NAN, INF, -INF, 0.0, -0.0, -8.0, 1e-45, 2.5], np.float32), 61)
+    b = GraphBuilder()
+    base = b.input("x", type_of(x))
+    power = b.one(Pow(), base, b.constant(np.array(exponent, np.float32)))
+    ((got, want),) = Both(Graph((base,), (power,), ("y",)), HOST)(x)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))

@@ -1,0 +1,15 @@
+"""The target that tests build for: this machine, or as much of it as WHET_TARGET allows."""
+
+from __future__ import annotations
+
+from whet.api.engine import target_name
+from whet.core.foreign import missing_here, require_here
+from whet.core.target import PRESETS, named_target
+
+HOST = named_target(target_name(None))
+require_here(HOST)
+
+LEVELS = [name for name, level in PRESETS.items() if not missing_here(level)]
+"""Presets that this machine can stand in for."""
+FOREIGN = next(name for name, level in PRESETS.items() if missing_here(level))
+"""A preset that it cannot."""
