@@ -32,10 +32,9 @@ test: lint
 
 # All of ONNX's own node tests, in the interpreter and as native code for TARGET; `make test` runs
 # a sample of them.
-TARGET ?= cpu
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py
-	$(BIN)/python tools/conformance.py --target $(TARGET)
+	$(BIN)/python tools/conformance.py --target $(or $(TARGET),cpu)
 
 # Random kernels against the interpreter; `make test` runs a sample of them.
 fuzz: $(STAMP)

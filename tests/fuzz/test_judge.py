@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tools.graph_fuzz.evaluate import Noise, is_exact, noisy_runs, reference_runs
+from tools.graph_fuzz.evaluate import noisy_runs, reference_runs
 from tools.graph_fuzz.judge import Expectation
+from tools.graph_fuzz.rounding import Noise, is_exact
 from whet.core.dtypes import DType, bf16, f16, f32, f64
 from whet.core.types import Array
 from whet.frontend.onnx import import_model

@@ -20,6 +20,7 @@ from whet.frontend.onnx.external import ExternalData
 from whet.frontend.onnx.tensors import Foreign, read_tensor
 
 WAYS = {"plain": 84, "cached": 8, "artifact": 8}
+NUMERICS = {"real": 75, "exact": 13, "guarded": 12}
 MOST_CHECKED = 4
 """Nodes of models that are compiled with checks, which take long to compile."""
 LAYOUTS = ("fortran", "reversed", "sparse", "unaligned")
@@ -47,11 +48,11 @@ def draw_variant(seed: int, index: int, target: str | None, style: str, nodes: i
     name = target or NAMES[index % len(NAMES)]
     threads = draw.pick([2, 4, 8, 16]) if name == "many-cores" else draw.pick([1, 1, 2, 2, 3, 4])
     # What is only true of real numbers need not hold for infinities.
-    exact = style == "special" or draw.chance(0.15)
+    kinds = {"exact": 6, "guarded": 4} if style == "special" else NUMERICS
     return Variant(
         target=name,
         threads=threads,
-        numerics="exact" if exact else "real",
+        numerics=draw.weighted(kinds),
         way=draw.weighted(WAYS),
         checked=nodes <= MOST_CHECKED and draw.chance(0.12),
         layout=draw.pick(LAYOUTS),

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.graph_fuzz.evaluate import ROUNDING, TINY, Run
+from tools.graph_fuzz.evaluate import Run
+from tools.graph_fuzz.rounding import ROUNDING, TINY, largest
 from whet.core.dtypes import DType, dtype_of
 from whet.core.types import Array
 
@@ -81,7 +82,7 @@ class Allowed:
             return 0.0
         if not self.is_float:
             return float((self.low != self.high).mean())
-        limit = LOOSE * _largest(self.centre)
+        limit = LOOSE * largest(self.centre)
         return float((self.free | (self.tolerance > max(limit, 0))).mean()) if limit else 0.0
 
     def wrong(self, got: Array, roughly: bool = False) -> Array | str:
@@ -96,7 +97,7 @@ class Allowed:
             wide = _comparable(got, self.dtype)
             return ~((wide >= self.low) & (wide <= self.high))
         wide = got.astype(np.float64)
-        more = ROUGH * _largest(self.centre) if roughly else 0.0
+        more = ROUGH * largest(self.centre) if roughly else 0.0
         with np.errstate(all="ignore"):
             near = np.abs(wide - self.centre) <= self.tolerance + more
             same = (wide == self.centre) | (np.isnan(wide) & np.isnan(self.centre))
@@ -112,10 +113,6 @@ class Allowed:
         tolerance = float(self.tolerance[where]) if self.is_float else 0.0
         return Mismatch(output, where, str(got[where]), str(self.centre[where]), tolerance,
                         int(wrong.sum()), int(wrong.size))  # fmt: skip
-
-
-def _largest(array: Array) -> float:
-    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
 def _kind(array: Array) -> Array:

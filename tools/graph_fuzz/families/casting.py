@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.graph_fuzz.growth import Growth, Held, can_convert
+from tools.graph_fuzz.growth import Growth, Held
 from tools.graph_fuzz.registry import generates
 from tools.graph_fuzz.schemas import TO_ONNX
 from whet.core.dtypes import bool_, f8e8m0
@@ -13,7 +13,7 @@ from whet.core.dtypes import bool_, f8e8m0
 @generates("Cast", "CastLike")
 def cast(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name, "T1"))
-    allowed = [d for d in g.types(name, "T2") if d != v.dtype and can_convert(v.array, d)]
+    allowed = [d for d in g.types(name, "T2") if d != v.dtype and g.may_convert(v.array, d)]
     to = g.dtype(allowed)
     settings: dict[str, Any] = {}
     if g.opset >= 19 and to.is_float and to.bits == 8 and to != f8e8m0:

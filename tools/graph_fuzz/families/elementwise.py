@@ -152,7 +152,9 @@ def power(g: Growth, name: str) -> Held:
     dtype = g.dtype(exponents)
     shape = broadcast_shape(g, v.shape)
     if dtype.is_integer or not v.dtype.is_float:
-        array = g.draw.rng.integers(0, 4, shape).astype(dtype.numpy)
+        signed = dtype.kind != "uint" and not v.dtype.is_float and not g.common
+        least = -2 if signed and g.draw.chance(0.3) else 0
+        array = g.draw.rng.integers(least, 4, shape).astype(dtype.numpy)
     else:
         v = within(g, v, 0.1, 50)
         array = g.draw.pick([
@@ -165,7 +167,8 @@ def power(g: Growth, name: str) -> Held:
 def bit_shift(g: Growth, name: str) -> Held:
     v = g.tensor(g.types(name))
     shape = broadcast_shape(g, v.shape)
-    shifts = g.draw.rng.integers(0, v.dtype.bits, shape).astype(v.dtype.numpy)
+    most = 3 * v.dtype.bits if not g.common and g.draw.chance(0.3) else v.dtype.bits
+    shifts = g.draw.rng.integers(0, most, shape).astype(v.dtype.numpy)
     return g.emit(name, v, g.operand(shifts), direction=g.draw.pick(["LEFT", "RIGHT"]))
 
 

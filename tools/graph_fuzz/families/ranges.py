@@ -49,6 +49,8 @@ def nonzero(g: Growth, v: Held) -> Held:
         bad = bad | (v.array == -1)
     if not bad.any() or (g.special and v.dtype.is_float):
         return v
+    if not g.common and not v.dtype.is_float and g.draw.chance(0.3):
+        return v  # which ends the process elsewhere
     array = g.array(v.dtype, v.shape)
     three = np.asarray(3).astype(v.dtype.numpy)
     wrong = (array == 0) | ((array == -1) if v.dtype.kind == "int" else (array == 0))
