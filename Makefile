@@ -8,7 +8,7 @@ STAMP := $(VENV)/.ready
 # dependencies (torch, opencv) are large and not needed for that.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
 
-.PHONY: setup demo test lint conformance fuzz docs lower-bounds clean
+.PHONY: setup demo test lint conformance fuzz fuzz-graphs docs lower-bounds clean
 
 setup: $(STAMP)
 
@@ -32,14 +32,21 @@ test: lint
 
 # All of ONNX's own node tests, in the interpreter and as native code for TARGET; `make test` runs
 # a sample of them.
-TARGET ?= cpu
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py
-	$(BIN)/python tools/conformance.py --target $(TARGET)
+	$(BIN)/python tools/conformance.py --target $(or $(TARGET),cpu)
 
 # Random kernels against the interpreter; `make test` runs a sample of them.
 fuzz: $(STAMP)
 	$(BIN)/python tools/fuzz.py
+
+# Random models against the interpreter, on all targets; `make test` runs a sample of them.
+#   make fuzz-graphs COUNT=50000 SEED=1 TARGET=x86-64-v3 JOBS=16
+COUNT ?= 1000
+SEED ?= 0
+fuzz-graphs: $(STAMP)
+	$(BIN)/python tools/fuzz_graphs.py --count $(COUNT) --seed $(SEED) \
+	  $(if $(TARGET),--target $(TARGET)) $(if $(JOBS),--jobs $(JOBS))
 
 # Writes the generated pages of docs/ anew.
 docs: $(STAMP)

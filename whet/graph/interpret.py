@@ -52,7 +52,7 @@ def interpret(
     for node in graph.nodes:
         args = tuple(_read(v, env, carrier) for v in node.inputs)
         try:
-            results = _run(node, args, carrier)
+            results = run_node(node, args, carrier)
         except OperatorError as error:
             raise _located(error, graph, node) from None
         env.update(zip(node.results, results, strict=True))
@@ -113,8 +113,10 @@ def _as_declared(values: Sequence[Value], arrays: Sequence[Array]) -> tuple[Arra
         )
 
 
-def _run(node: Node, args: tuple[Array, ...], carrier: DType | None) -> tuple[Array, ...]:
+def run_node(node: Node, args: tuple[Array, ...], carrier: DType | None) -> tuple[Array, ...]:
     """The operator on carried inputs, with results that are carried on.
+
+    `carrier` is the type in which floating-point values are carried, None for their own.
 
     Cases: (1) in f64, bodies among the attributes are widened too; (2) in f64, a cast between
     floating-point types changes nothing, because rounding is what that mode leaves out; (3) an

@@ -1,0 +1,99 @@
+"""Results are judged by what rounding can do: no more is accepted, and no less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tools.graph_fuzz.evaluate import noisy_runs, reference_runs
+from tools.graph_fuzz.judge import Expectation
+from tools.graph_fuzz.rounding import Noise, is_exact
+from whet.core.dtypes import DType, bf16, f16, f32, f64
+from whet.core.types import Array
+from whet.frontend.onnx import import_model
+
+
+def expectation(nodes: list[tuple[str, list[str], str]], **inputs: Array) -> Expectation:
+    """What the outputs of a model of these nodes may be; the last node's is the output."""
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in inputs.items()
+    ]
+    made = [helper.make_node(op, reads, [output]) for op, reads, output in nodes]
+    out = helper.make_empty_tensor_value_info(nodes[-1][2])
+    model = helper.make_model(helper.make_graph(made, "g", infos, [out]),
+                              opset_imports=[helper.make_opsetid("", 22)])  # fmt: skip
+    imported = import_model(model, inputs)
+    flat = imported.flatten([inputs[p.name] for p in imported.arguments])
+    runs = [*reference_runs(imported, flat), *noisy_runs(imported, flat, 3, seed=1)]
+    return Expectation.of(runs)
+
+
+GRID = np.array([0.5, -1.25, 2.5, 3.0, -0.5, 1.5], np.float32)
+ANY = np.array([0.1, 0.7, -1.3, 2.9, 1 / 3, -0.77], np.float32)
+
+
+def test_exact_arithmetic_leaves_no_room() -> None:
+    allowed = expectation([("Add", ["x", "x"], "s"), ("Round", ["s"], "y")], x=GRID)
+    right = np.rint(GRID + GRID)
+    assert allowed.mismatch([right]) is None
+    assert allowed.mismatch([np.nextafter(right, np.inf, dtype=np.float32) + 1e-6]) is not None
+    assert allowed.loose() == 0
+
+
+def test_rounding_is_accepted_and_more_is_not() -> None:
+    allowed = expectation([("Exp", ["x"], "e"), ("ReduceSum", ["e"], "y")], x=ANY)
+    right = np.exp(ANY.astype(np.float64)).sum(keepdims=True)
+    for factor, fine in ((1 + 1e-7, True), (1 - 2e-7, True), (1 + 2e-5, False)):
+        got = (right * factor).astype(np.float32)
+        assert (allowed.mismatch([got]) is None) == fine
+
+
+def test_what_cancels_may_be_off_by_more() -> None:
+    """(x + 1000) - 1000 keeps three digits less than x."""
+    big = np.full(6, 1000, np.float32)
+    allowed = expectation([("Add", ["x", "b"], "s"), ("Sub", ["s", "b"], "y")], x=ANY, b=big)
+    assert allowed.mismatch([(ANY + big) - big]) is None
+    assert allowed.mismatch([ANY + np.float32(5e-5)]) is None
+    assert allowed.mismatch([ANY + np.float32(5e-3)]) is not None
+
+
+def test_a_tie_that_rounding_decides_may_go_either_way() -> None:
+    x = np.array([[0.1, 0.7, 0.2]], np.float32)
+    y = np.array([[0.7, 0.1, 0.2]], np.float32)
+    thirds = [("Div", ["x", "t"], "a"), ("Mul", ["a", "t"], "b"), ("Equal", ["b", "x"], "y")]
+    allowed = expectation(thirds, x=x, t=np.full((1, 3), 3, np.float32))
+    assert allowed.mismatch([np.array([[True, False, True]])]) is None
+    clear = expectation([("Greater", ["x", "y"], "z")], x=x, y=y)
+    assert clear.mismatch([np.array([[False, True, False]])]) is None
+    assert clear.mismatch([np.array([[True, True, False]])]) is not None
+
+
+def test_nan_and_infinities_must_be_where_they_are_expected() -> None:
+    x = np.array([1.0, np.nan, np.inf, -np.inf], np.float32)
+    allowed = expectation([("Relu", ["x"], "y")], x=x)
+    assert allowed.mismatch([np.array([1, np.nan, np.inf, 0], np.float32)]) is None
+    for place in range(4):
+        wrong = np.array([1, np.nan, np.inf, 0], np.float32)
+        wrong[place] = 7
+        assert allowed.mismatch([wrong]) is not None
+
+
+def test_shapes_types_and_counts_are_compared() -> None:
+    allowed = expectation([("Neg", ["x"], "y")], x=GRID)
+    assert "shape" in str(allowed.mismatch([-GRID[:3]]))
+    assert "element type" in str(allowed.mismatch([(-GRID).astype(np.float64)]))
+    assert "2 outputs" in str(allowed.mismatch([-GRID, -GRID]))
+
+
+@pytest.mark.parametrize("dtype", [f64, f32, f16, bf16], ids=str)
+def test_noise_is_a_few_units_of_rounding(dtype: DType) -> None:
+    numbers = np.random.default_rng(0).uniform(1, 2, 1000).astype(dtype.numpy).astype(np.float64)
+    moved = Noise(np.random.default_rng(1), amplitude=2.0).moved(numbers, dtype)
+    bits = {f64: 53, f32: 24, f16: 11, bf16: 8}[dtype]
+    off = np.abs(moved / numbers - 1) * 2.0**bits
+    assert 1.5 < off.max() <= (4 if dtype == f64 else 2.01)  # which is rounded to f64 itself
+    eighths = np.arange(-40, 40) / 8
+    assert is_exact(eighths, dtype).all()
+    assert not is_exact(np.array([1 / 3]), dtype).any()

@@ -1,0 +1,25 @@
+"""Generators, one module for each family of operators."""
+
+from tools.graph_fuzz.families import (
+    attention as attention,
+    casting as casting,
+    contraction as contraction,
+    control as control,
+    convolution as convolution,
+    elementwise as elementwise,
+    gather as gather,
+    glue as glue,
+    host as host,
+    movement as movement,
+    native as native,
+    normalize as normalize,
+    pool as pool,
+    quantize as quantize,
+    random as random,
+    recurrent as recurrent,
+    reduce as reduce,
+    resize as resize,
+    sequence as sequence,
+    signal as signal,
+    training as training,
+)

@@ -1,0 +1,50 @@
+"""The machines that code is made for: this one, and weaker ones that it can stand in for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from whet.api import engine as engine_module
+from whet.api.engine import Native
+from whet.core.caching import FileCache
+from whet.core.config import CacheConfig
+from whet.core.target import HERE, KIB, Target, detect, find_target as preset
+
+NAMES = (HERE, "x86-64-v2", "x86-64-v3", "x86-64-v4", "small-caches", "many-cores")
+"""All targets; a graph's number decides which one it gets."""
+NO_CACHE = FileCache(CacheConfig(enabled=False))
+
+
+def find_target(name: str) -> Target:
+    """The target of that name."""
+    if name == "small-caches":
+        return replace(detect(), l1d_bytes=4 * KIB, l2_bytes=16 * KIB, l3_bytes=0)
+    if name == "many-cores":
+        return replace(detect(), cores=64)
+    return replace(preset(name, NO_CACHE), calibration={})
+
+
+def can_run(name: str) -> bool:
+    """Whether this machine has what code for the target uses."""
+    target, here = find_target(name), detect()
+    return target.triple == here.triple and set(target.features) <= set(here.features)
+
+
+def public_name(name: str) -> str:
+    """What `whet.compile` calls the target: other caches and cores make no other machine."""
+    return HERE if name in ("small-caches", "many-cores") else name
+
+
+@contextmanager
+def compiling_for(name: str, cache: FileCache, *, checked: bool) -> Iterator[None]:
+    """`whet.compile` and `whet.load` make code for this target, kept in this cache."""
+    engines = engine_module._Process.engines
+    before = dict(engines)
+    engines[public_name(name)] = Native(find_target(name), cache, checked)
+    try:
+        yield
+    finally:
+        engines.clear()
+        engines.update(before)

@@ -1,0 +1,102 @@
+"""What is left open about special values: signs of some zeros, sums that overflow on the way,
+infinite parameters of normalizations.  See docs/special-values.md.
+
+Where a result is left open, every run of the interpreter has something else there, so that
+anything is accepted, and so is all that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tools.graph_fuzz.rounding import Noise
+from whet.core.dtypes import f64
+from whet.core.errors import WhetError
+from whet.core.types import Array
+from whet.graph.graph import Constant, Node
+from whet.graph.interpret import run_node
+
+SUMS = frozenset([
+    "matmul", "conv", "conv_transpose", "einsum", "reduce_sum", "reduce_mean", "avg_pool", "cumsum",
+    "col2im", "attention",
+])  # fmt: skip
+"""Sums of products, in any order: a partial sum may overflow where the whole does not."""
+SIGNLESS = SUMS | frozenset([
+    "maximum", "minimum", "relu", "leaky_relu", "prelu", "elu", "celu", "selu", "thresholded_relu",
+    "hard_sigmoid", "hard_swish", "shrink", "softsign", "gelu", "swish", "mish", "max_pool",
+    "lp_pool", "reduce_max", "reduce_min", "reduce_prod", "cumprod", "dft", "resize", "grid_sample",
+    "roi_align", "max_roi_pool", "deform_conv", "rnn", "lstm", "gru", "batch_norm", "layer_norm",
+    "instance_norm", "group_norm", "rms_norm", "lrn", "det",
+])  # fmt: skip
+"""Operators whose zeros have any sign."""
+OPEN: Mapping[str, tuple[int, ...] | None] = {
+    "batch_norm": (1, 2, 3, 4), "layer_norm": (1, 2), "instance_norm": (1, 2),
+    "group_norm": (1, 2), "rms_norm": (1,), "det": None, "dft": None, "roi_align": (1,),
+    "max_roi_pool": (1,), "grid_sample": (1,), "deform_conv": (2,),
+}  # fmt: skip
+"""Inputs that are no numbers leave the result open; None stands for all inputs."""
+HUGE = 1e15
+"""Products of two smaller numbers do not overflow."""
+LIMITS = {"f64": 1.7e308}
+"""Where a sum overflows: in f32 for all smaller types."""
+EXAMPLES = (np.nan, 0.0, np.inf)
+
+
+def opened(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], noise: Noise,
+           ) -> tuple[Array, ...]:  # fmt: skip
+    """The results with something else in every run where nothing is promised."""
+    name = node.op.name
+    if name in SIGNLESS:
+        results = tuple(_any_sign(r, noise) for r in results)
+    if _is_open(node, args):
+        return tuple(_other(r, np.ones(r.shape, np.bool_), noise) for r in results)
+    if name in SUMS and any(_has_huge(a) for a in args):
+        return _with_overflows(node, args, results, noise)
+    return results
+
+
+def _any_sign(array: Array, noise: Noise) -> Array:
+    if array.dtype != np.float64 or array.all():
+        return array
+    sign = noise.rng.integers(0, 2, array.shape) * 2.0 - 1
+    return np.where(array == 0, np.copysign(0.0, sign), array)
+
+
+def _is_open(node: Node, args: tuple[Array, ...]) -> bool:
+    name = node.op.name
+    if name == "conv" and not isinstance(node.inputs[1], Constant):
+        return _is_special(args[1])  # times padding, it may be NaN or left out
+    if name not in OPEN:
+        return False
+    places = OPEN[name]
+    return any(_is_special(a) for n, a in enumerate(args) if places is None or n in places)
+
+
+def _is_special(array: Array) -> bool:
+    return array.dtype == np.float64 and not np.isfinite(array).all()
+
+
+def _has_huge(array: Array) -> bool:
+    return array.dtype == np.float64 and bool((np.abs(array) > HUGE).any())
+
+
+def _other(array: Array, where: Array, noise: Noise) -> Array:
+    if array.dtype != np.float64:
+        return array
+    return np.where(where, EXAMPLES[noise.number % len(EXAMPLES)], array)
+
+
+def _with_overflows(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], noise: Noise,
+                    ) -> tuple[Array, ...]:  # fmt: skip
+    """Open where the sum of the sizes of finite terms overflows."""
+    sizes = tuple(
+        np.where(np.isfinite(a), np.abs(a), 0.0) if a.dtype == np.float64 else a for a in args
+    )
+    try:
+        bounds = run_node(node, sizes, f64)
+    except WhetError:
+        return results
+    limit = LIMITS.get(node.results[0].type.dtype.name, 3.3e38)
+    return tuple(_other(r, b > limit, noise) for r, b in zip(results, bounds))
