@@ -90,7 +90,7 @@ class Config:
 
     threads: int = _knob(
         0,
-        "threads of a compiled model; 0 means one per processor that the process may use, by its "
+        "threads of a compiled model; 0 means one per core that the process may use, by its "
         "affinity and a container's quota",
         low=0,
     )
