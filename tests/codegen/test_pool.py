@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.pool import pool_ir
-from whet.codegen.llvm.pool.state import CHUNKS_PER_THREAD
+from whet.codegen.llvm.pool.state import CHUNKS_PER_THREAD, LINE_BYTES
 from whet.codegen.llvm.poolcode import pool_object, process_pool
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
@@ -390,6 +391,26 @@ def test_code_for_each_architecture(architecture: str) -> None:
     assembly = machine.emit_assembly(module)
     assert {"x86_64": "pause", "aarch64": "isb"}[architecture] in assembly
     assert {"x86_64": "cmpxchg", "aarch64": "ldaxr"}[architecture] in assembly
+
+
+def test_threads_do_not_share_the_lines_that_they_write() -> None:
+    """Whole lines for every variable, so that no neighbour of any object lies in one of them."""
+    module = llvm.parse_assembly(pool_ir("x86_64"))
+    layout = llvm.Target.from_default_triple().create_target_machine().target_data
+    sizes = {}
+    for variable in module.global_variables:
+        assert f"align {LINE_BYTES}" in str(variable)
+        sizes[variable.name] = layout.get_abi_size(variable.global_value_type)
+    assert all(size % LINE_BYTES == 0 for size in sizes.values())
+    assert sizes["homes"] == MAX_THREADS * LINE_BYTES
+    lines: dict[str, list[str]] = {}
+    for word, line in re.findall(r"@(\w+) = internal alias .*ptr @([\w.]+)", str(module)):
+        lines.setdefault(line, []).append(word)
+    assert all(sizes[line] == LINE_BYTES for line in lines)
+    # What workers write, and what they look at while they spin.
+    for word in ("job", "done", "busy", "sleepers"):
+        assert lines[f"{word}.line"] == [word]
+    assert sorted(sizes) == sorted([*lines, "homes", "handles"])
 
 
 def test_unknown_architectures_are_refused() -> None:

@@ -3,7 +3,7 @@
 A job is a loop of n iterations, cut into chunks.  Every thread has a home, a run of neighbouring
 chunks, which is the same for every loop of n iterations: what a thread wrote in one loop it finds
 in its own cache when it reads or writes it in the next.  All that threads compete for is a word
-per home:
+per home, each in a cache line of its own:
 
     bits 63..32  generation: which job
     bits 31..16  end:        behind the last chunk that nobody has claimed
