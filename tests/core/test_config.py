@@ -44,8 +44,9 @@ def test_bad_values_are_refused(variable: str, value: str, message: str) -> None
 
 
 def test_every_knob_explains_itself() -> None:
-    assert [k.variable for k in knobs()][:6] == [
+    assert [k.variable for k in knobs()][:7] == [
         "WHET_THREADS",
+        "WHET_PIN",
         "WHET_CHECK_ACCESSES",
         "WHET_CALIBRATE",
         "WHET_STRICT",

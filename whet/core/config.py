@@ -94,6 +94,11 @@ class Config:
         "affinity and a container's quota",
         low=0,
     )
+    pin: bool = _knob(
+        False,
+        "every worker thread stays on a core of its own; for a process that shares its cores with "
+        "no other",
+    )
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )

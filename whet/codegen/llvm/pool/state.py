@@ -73,9 +73,12 @@ def variables() -> str:
         # What seldom changes.
         _line(
             spin_limit=f"i64 {_DEFAULT_PAUSES}",
+            places="ptr null",  # the table of `whet.runtime.places`; null: workers are not bound
             wanted="i32 1",  # threads asked for, callers included
             running="i32 1",  # threads that the workers were started for
             workers="i32 0",  # workers that exist
+            pinned="i32 0",  # workers that are bound to a processor
+            refused="i32 0",  # workers that should be, but the system did not let them
             quit="i32 0",  # 1: workers shall end
             still="i32 0",  # never changes
         ),
