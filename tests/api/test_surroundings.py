@@ -21,8 +21,11 @@ from tests.targets import HOST
 from whet.api.arguments import thread_count
 from whet.api.tuning import tune_graphs
 from whet.build.segment import NativeSegment
-from whet.core.errors import RecordsError, WhetError, WhetWarning
+from whet.core.config import Config
+from whet.core.errors import RecordsError, UsageError, WhetError, WhetWarning
+from whet.core.processors import usable_cores
 from whet.db.store import Database
+from whet.runtime.pool import MAX_THREADS
 from whet.tune.tuner import Budget
 
 Configured = Callable[..., None]
@@ -234,9 +237,31 @@ def test_values_in_between_that_no_memory_holds(
         NativeSegment(image, f.graph, segment.threads)
 
 
-def test_threads_follow_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.api.arguments.usable_processors", lambda: 3)
-    assert thread_count(None) == 3
+@pytest.mark.parametrize(("cores", "expected"), [(3, 3), (5000, MAX_THREADS)])
+def test_threads_follow_the_usable_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, expected: int
+) -> None:
+    monkeypatch.setattr("whet.api.arguments.usable_cores", lambda: cores)
+    assert thread_count(None) == expected
+
+
+def test_too_many_configured_threads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.api.arguments.process_config", lambda: Config(threads=5000))
+    with pytest.raises(UsageError, match="WH1002 5000 threads are not between 1 and 1024"):
+        thread_count(None)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_threads_follow_an_affinity_that_changes_later() -> None:
+    """Every count looks anew: a process may bind itself long after it imported whet."""
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {max(before)})
+        assert thread_count(None) == 1
+        assert thread_count(7) == 7
+    finally:
+        os.sched_setaffinity(0, before)
+    assert thread_count(None) == usable_cores()
 
 
 def test_little_address_space_is_no_bug(model_file: Path, tmp_path: Path) -> None:

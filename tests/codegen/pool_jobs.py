@@ -1,15 +1,26 @@
-"""Small native jobs for the thread pool, written directly as text IR."""
+"""Small native jobs for the thread pool, written directly as text IR, and what runs them."""
 
 from __future__ import annotations
 
+import os
 import platform
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.poolcode import process_pool
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
+from whet.core.types import Array
 from whet.runtime.pool import ThreadPool
+
+Job = Callable[[str, Array, int], None]
+"""Runs one of `JOBS` on an array."""
 
 GETTID = {"x86_64": 186, "aarch64": 178}[platform.machine()]
 
@@ -140,3 +151,40 @@ def load(cache_dir: Path) -> tuple[ThreadPool, Library]:
     """The process's pool, and the jobs linked with it."""
     pool = process_pool(FileCache(CacheConfig(dir=cache_dir)))
     return pool, Library([emit_object(_MODULE, *host_cpu())], pool.symbols)
+
+
+def meet(job: Job, threads: int) -> list[int]:
+    """Thread numbers of a job that needs so many threads at once, the caller's first.
+
+    Nobody can help others while all wait for all.
+    """
+    context = np.zeros(2 + threads, np.int64)
+    context[1] = threads
+    job("meet_once", context, threads)
+    found: list[int] = context[2:].tolist()
+    return found
+
+
+def exit_status(pid: int, seconds: float = 20) -> int:
+    """The exit status of a child that must end by itself."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    pytest.fail("the forked child hangs")
+
+
+def run_in_fork(check: Callable[[], bool]) -> None:
+    """Fork; the child must find that the check holds."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if check() else 2
+        finally:
+            os._exit(status)
+    assert exit_status(pid) == 0

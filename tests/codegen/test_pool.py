@@ -3,61 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tests.codegen.pool_jobs import JOBS, load, sum_of_jobs
+from tests.codegen.pool_jobs import Job, meet, run_in_fork, sum_of_jobs
 from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.pool import pool_ir
-from whet.codegen.llvm.pool.state import CHUNKS_PER_THREAD
+from whet.codegen.llvm.pool.state import CHUNKS_PER_THREAD, LINE_BYTES
 from whet.codegen.llvm.poolcode import pool_object, process_pool
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.dtypes import f32
 from whet.core.errors import UsageError
-from whet.core.types import Array
 from whet.ir.expr import Var, as_expr
 from whet.ir.program import Buffer, Loop, Program, Store
 from whet.runtime.pool import FUNCTIONS, MAX_THREADS, ThreadPool
 
 ROOT = Path(__file__).resolve().parents[2]
-Job = Callable[[str, Array, int], None]
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[ThreadPool, Library]:
-    return load(tmp_path_factory.mktemp("cache") / "whet")
-
-
-@pytest.fixture
-def pool(loaded: tuple[ThreadPool, Library]) -> Iterator[ThreadPool]:
-    yield loaded[0]
-    loaded[0].set_threads(1)
-
-
-@pytest.fixture
-def job(loaded: tuple[ThreadPool, Library]) -> Job:
-    """Runs a job of `pool_jobs` on an array."""
-    # Looked up beforehand: llvmlite has a lock that a forked child might find taken for ever.
-    calls = {name: loaded[1].function(name, ctypes.c_void_p, ctypes.c_int64) for name in JOBS}
-
-    def run(name: str, context: Array, n: int) -> None:
-        calls[name](context.ctypes.data, n)
-
-    return run
 
 
 def threads_of_process() -> int:
@@ -68,14 +41,6 @@ def threads_of_process() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
 
     return min(listed() for _ in range(5))
-
-
-def meet(job: Job, threads: int) -> set[int]:
-    """Thread numbers of a job that needs so many threads at once."""
-    context = np.zeros(2 + threads, np.int64)
-    context[1] = threads
-    job("meet_once", context, threads)
-    return set(context[2:].tolist())
 
 
 # ------------------------------------------------------------------------------- correctness
@@ -126,12 +91,7 @@ def test_chunks_are_contiguous_and_several_per_thread(pool: ThreadPool, job: Job
 def test_threads_begin_where_they_began_before(pool: ThreadPool, job: Job, threads: int) -> None:
     """What a thread left in its cache it finds there; the caller has the first iterations."""
     pool.set_threads(threads)
-    owners = []
-    for _ in range(50):
-        context = np.zeros(2 + threads, np.int64)
-        context[1] = threads
-        job("meet_once", context, threads)  # nobody can help others while all wait for all
-        owners.append(context[2:].tolist())
+    owners = [meet(job, threads) for _ in range(50)]
     assert owners == [owners[0]] * 50
     assert owners[0][0] == threading.get_native_id()
 
@@ -170,7 +130,7 @@ def test_the_number_of_threads_is_exact(pool: ThreadPool, job: Job, threads: int
     pool.set_threads(1)
     before = threads_of_process()
     pool.set_threads(threads)
-    assert len(meet(job, threads)) == threads
+    assert len(set(meet(job, threads))) == threads
     assert threads_of_process() == before + threads - 1
     assert pool.threads == threads
     assert pool.stats().workers == threads - 1
@@ -182,7 +142,7 @@ def test_the_number_of_threads_is_exact(pool: ThreadPool, job: Job, threads: int
 def test_one_thread_is_the_caller(pool: ThreadPool, job: Job) -> None:
     pool.set_threads(1)
     generation = pool.stats().generation
-    assert meet(job, 1) == {threading.get_native_id()}
+    assert meet(job, 1) == [threading.get_native_id()]
     owners = np.zeros(100, np.int64)
     job("trace_once", owners, len(owners))
     assert set(owners.tolist()) == {threading.get_native_id()}
@@ -217,7 +177,7 @@ def test_sleeping_workers_wake_up(pool: ThreadPool, job: Job) -> None:
     pool.set_spin(0)
     try:
         for _ in range(200):
-            assert len(meet(job, 3)) == 3
+            assert len(set(meet(job, 3))) == 3
     finally:
         pool.set_spin(50)
 
@@ -251,31 +211,6 @@ def test_impossible_spins(pool: ThreadPool) -> None:
 
 
 # ---------------------------------------------------------------------------- life of a process
-def exit_status(pid: int, seconds: float = 20) -> int:
-    """The exit status of a child that must end by itself."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    pytest.fail("the forked child hangs")
-
-
-def run_in_fork(check: Callable[[], bool]) -> None:
-    """Fork; the child must find that the check holds."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            status = 0 if check() else 2
-        finally:
-            os._exit(status)
-    assert exit_status(pid) == 0
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_starts_its_own_workers(pool: ThreadPool, job: Job) -> None:
     pool.set_threads(3)
@@ -284,9 +219,9 @@ def test_a_forked_child_starts_its_own_workers(pool: ThreadPool, job: Job) -> No
     def works() -> bool:
         total = np.zeros(1, np.int64)
         job("sum_often", total, 5_000)
-        own = meet(job, 3)
+        own = set(meet(job, 3))
         exact = total[0] == sum_of_jobs(5_000) and threads_of_process() == 3
-        return exact and len(own) == 3 and not own & parent
+        return exact and len(own) == 3 and not own & set(parent)
 
     run_in_fork(works)
     assert meet(job, 3) == parent
@@ -300,7 +235,7 @@ def test_a_fork_in_the_middle_of_a_job(pool: ThreadPool, job: Job) -> None:
     caller = threading.Thread(target=job, args=("sum_often", total, 400_000))
     caller.start()
     for _ in range(5):
-        run_in_fork(lambda: len(meet(job, 2)) == 2)
+        run_in_fork(lambda: len(set(meet(job, 2))) == 2)
     caller.join()
     assert total[0] == sum_of_jobs(400_000)
 
@@ -317,7 +252,7 @@ def run_script(text: str, cache: Path) -> str:
 START = """
 import ctypes, pathlib, sys, threading, time
 import numpy as np
-from tests.codegen.pool_jobs import JOBS, load, sum_of_jobs
+from tests.codegen.pool_jobs import load
 pool, jobs = load(pathlib.Path(sys.argv[1]))
 sums = jobs.function("sum_often", ctypes.c_void_p, ctypes.c_int64)
 total = np.zeros(1, np.int64)
@@ -390,6 +325,26 @@ def test_code_for_each_architecture(architecture: str) -> None:
     assembly = machine.emit_assembly(module)
     assert {"x86_64": "pause", "aarch64": "isb"}[architecture] in assembly
     assert {"x86_64": "cmpxchg", "aarch64": "ldaxr"}[architecture] in assembly
+
+
+def test_threads_do_not_share_the_lines_that_they_write() -> None:
+    """Whole lines for every variable, so that no neighbour of any object lies in one of them."""
+    module = llvm.parse_assembly(pool_ir("x86_64"))
+    layout = llvm.Target.from_default_triple().create_target_machine().target_data
+    sizes = {}
+    for variable in module.global_variables:
+        assert f"align {LINE_BYTES}" in str(variable)
+        sizes[variable.name] = layout.get_abi_size(variable.global_value_type)
+    assert all(size % LINE_BYTES == 0 for size in sizes.values())
+    assert sizes["homes"] == MAX_THREADS * LINE_BYTES
+    lines: dict[str, list[str]] = {}
+    for word, line in re.findall(r"@(\w+) = internal alias .*ptr @([\w.]+)", str(module)):
+        lines.setdefault(line, []).append(word)
+    assert all(sizes[line] == LINE_BYTES for line in lines)
+    # What workers write, and what they look at while they spin.
+    for word in ("job", "done", "busy", "sleepers"):
+        assert lines[f"{word}.line"] == [word]
+    assert sorted(sizes) == sorted([*lines, "homes", "handles"])
 
 
 def test_unknown_architectures_are_refused() -> None:

@@ -46,8 +46,9 @@ def test_bad_values_are_refused(variable: str, value: str, message: str) -> None
 
 
 def test_every_knob_explains_itself() -> None:
-    assert [k.variable for k in knobs()][:7] == [
+    assert [k.variable for k in knobs()][:8] == [
         "WHET_THREADS",
+        "WHET_PIN",
         "WHET_TARGET",
         "WHET_CHECK_ACCESSES",
         "WHET_CALIBRATE",

@@ -11,10 +11,11 @@ from tests.schedule.small_tasks import arrays_for, check_native, make_task, some
 from tests.targets import HOST
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS
-from whet.ir.expr import call
-from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
+from whet.ir.expr import Read, call
+from whet.ir.tensor import compute, max_, placeholder, reduce_axis, subexpressions, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.parts import SHORTEST_PART, InParts, numbers_of_parts, reduced_order
+from whet.schedule.primitives.accesses import stores_in
 from whet.schedule.sketch import SKETCHES
 from whet.tasks.task import Task
 
@@ -93,6 +94,28 @@ def test_parts_are_equally_long_pieces_of_memory() -> None:
         assert 2400 % parts == 0
         assert 2400 // parts >= SHORTEST_PART
         assert parts <= 8 or parts % 8 == 0
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_results_of_parts_are_written_once_and_added_up_elsewhere(name: str) -> None:
+    """Threads would otherwise fight over the cache lines in which their parts meet."""
+    task, seen = TASKS[name](300, 80), 0
+    for sketch in (SKETCHES[s] for s in SKETCHES_IN_PARTS):
+        assert isinstance(sketch, InParts)
+        form = sketch.fits(task)
+        population = {} if form is None else sketch.space(form, HOST, 2)
+        if form is None or not len(population["parts"]):
+            continue
+        for holes in some_rows(population, 0, 5):
+            _, inner = form.halves(holes["parts"])
+            inside = {n: x for n, x in holes.items() if n not in ("parts", "shared")}
+            program = sketch.inner.lower(inner, inside, "k").program
+            stores = stores_in(program.body)
+            assert any(s.buffer in program.outputs for s in stores)
+            reads = [e for s in stores for e in subexpressions(s.value) if isinstance(e, Read)]
+            assert not any(r.tensor in program.outputs for r in reads)
+            seen += 1
+    assert seen
 
 
 @pytest.mark.parametrize(("k", "n"), [(100, 80), (256, 20000)])

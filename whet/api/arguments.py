@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from whet.core.config import process_config
-from whet.core.containers import usable_processors
 from whet.core.errors import UsageError, check, fail
+from whet.core.processors import usable_cores
 from whet.runtime.pool import MAX_THREADS
 
 
@@ -27,10 +27,10 @@ def given_inputs(inputs: Any) -> Mapping[str, Any]:
 
 
 def thread_count(threads: Any) -> int:
-    """The number of threads to use: as asked, as configured, or one per processor that this
-    process may use."""
+    """The number of threads to use: as asked, as configured, or one per core that this process
+    may use."""
     if threads is None:
-        return process_config().threads or usable_processors()
+        threads = process_config().threads or min(usable_cores(), MAX_THREADS)
     try:
         count = operator.index(threads)
     except TypeError:

@@ -90,9 +90,14 @@ class Config:
 
     threads: int = _knob(
         0,
-        "threads of a compiled model; 0 means one per processor that the process may use, by its "
+        "threads of a compiled model; 0 means one per core that the process may use, by its "
         "affinity and a container's quota",
         low=0,
+    )
+    pin: bool = _knob(
+        False,
+        "every worker thread stays on a core of its own; for a process that shares its cores with "
+        "no other",
     )
     target: str = _knob(
         "",

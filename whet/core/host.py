@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.core.containers import read_text, within_quota
+from whet.core.containers import read_text
+from whet.core.processors import usable_cores
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def read_host(root: Path = Path("/")) -> Host:
         architecture=platform.machine(),
         model=info.get("model name", platform.machine()),
         flags=frozenset((info.get("flags") or info.get("Features", "")).split()),
-        cores=_usable_cores(root, os.sched_getaffinity(0)),
+        cores=usable_cores(root),
         caches=caches,
         line_bytes=line,
     )
@@ -63,16 +63,3 @@ def _bytes(text: str) -> int:
     if not number.isdigit():
         return 0
     return int(number) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0)
-
-
-def _usable_cores(root: Path, processors: Iterable[int]) -> int:
-    """Physical cores under the given processors, no more than a container's quota allows.
-
-    Two hardware threads of a core share its vector unit, so counting both would only make
-    them compete.
-    """
-    cores = set()
-    for n in processors:
-        siblings = root / f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list"
-        cores.add(read_text(siblings) or str(n))
-    return within_quota(len(cores), root)

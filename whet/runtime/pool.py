@@ -12,11 +12,14 @@ import ctypes
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from whet.core.errors import UsageError, check
+from whet.core.processors import pinning_order
+from whet.core.types import Array
+from whet.runtime.places import places_table
 
 MAX_THREADS = 1024
 
@@ -25,6 +28,7 @@ PARALLEL = "whet_parallel"
 
 _PROTOTYPES = {
     "whet_pool_set_threads": ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32),
+    "whet_pool_set_places": ctypes.CFUNCTYPE(None, ctypes.c_void_p),
     "whet_pool_set_spin": ctypes.CFUNCTYPE(None, ctypes.c_int64),
     "whet_pool_probe": ctypes.CFUNCTYPE(None, ctypes.c_int64),
     "whet_pool_stats": ctypes.CFUNCTYPE(None, ctypes.c_void_p),
@@ -52,6 +56,10 @@ class PoolStats:
     """Workers that have gone to sleep."""
     generation: int
     """Grows by one with every job and whenever the workers are sent home."""
+    pinned: int
+    """Workers that stay on a processor of their own."""
+    refused: int
+    """Workers that should, but the system did not let them: they run wherever it puts them."""
 
 
 class ThreadPool:
@@ -61,19 +69,24 @@ class ThreadPool:
     another thread) runs in its own caller alone.
     """
 
-    def __init__(self, addresses: Mapping[str, int]) -> None:
+    def __init__(self, addresses: Mapping[str, int], *, pin: bool = False) -> None:
         self.parallel_address = addresses[PARALLEL]
         self.chosen = 1
-        """What `set_threads` was last called with; cheaper to ask for than `threads`."""
+        """What `set_threads` was last called with in this process; cheaper to ask for than
+        `threads`."""
+        self.pin = pin
+        """Whether workers that `set_threads` asks for stay on processors of their own."""
+        self._tables: dict[frozenset[int], Array] = {}
         call = {name: prototype(addresses[name]) for name, prototype in _PROTOTYPES.items()}
         self._set_threads = call["whet_pool_set_threads"]
+        self._set_places = call["whet_pool_set_places"]
         self._set_spin = call["whet_pool_set_spin"]
         self._probe = call["whet_pool_probe"]
         self._stats = call["whet_pool_stats"]
+        self._forget = call["whet_pool_forget"]
         self._pause_seconds = self._measure_pause()
         self.set_spin(DEFAULT_SPIN_MICROSECONDS)
-        # A forked child has none of the workers: it forgets them and starts its own when needed.
-        os.register_at_fork(after_in_child=call["whet_pool_forget"])
+        os.register_at_fork(after_in_child=self._begin_child)
         # Workers must be gone before the interpreter unloads the code that they run.
         atexit.register(self._close)
 
@@ -90,11 +103,13 @@ class ThreadPool:
         """Use exactly this many threads from the next parallel loop on, callers included.
 
         Workers of the previous setting have ended when this returns, so it waits for a parallel
-        loop that is under way.
+        loop that is under way.  New ones are bound, if at all, to processors that this thread may
+        use now.
         """
         check(1 <= threads <= MAX_THREADS, "WH1002",
               f"{threads} threads are not between 1 and {MAX_THREADS}",
               kind=UsageError)  # fmt: skip
+        self._set_places(self._places() if self.pin else None)
         while not self._set_threads(threads):
             time.sleep(20e-6)
         self.chosen = threads
@@ -107,10 +122,18 @@ class ThreadPool:
         self._set_spin(int(microseconds * 1e-6 / self._pause_seconds))
 
     def stats(self) -> PoolStats:
-        values = np.zeros(4, np.int64)
+        values = np.zeros(len(fields(PoolStats)), np.int64)
         self._stats(values.ctypes.data)
-        threads, workers, sleeping, generation = values.tolist()
-        return PoolStats(threads, workers, sleeping, generation)
+        return PoolStats(*values.tolist())
+
+    def _places(self) -> int:
+        """The address of the table of processors; it lives as long as the pool."""
+        allowed = frozenset(os.sched_getaffinity(0))
+        table = self._tables.get(allowed)
+        if table is None:
+            # One of several threads that come here at once has its table kept, and all use that.
+            table = self._tables.setdefault(allowed, places_table(pinning_order(allowed)))
+        return table.ctypes.data
 
     def _measure_pause(self) -> float:
         """Seconds of one turn of the waiting loop.
@@ -124,6 +147,15 @@ class ThreadPool:
             self._probe(_PROBE_PAUSES)
             best = min(best, time.perf_counter() - start)
         return best / _PROBE_PAUSES
+
+    def _begin_child(self) -> None:
+        """Forget the workers, which a forked child does not have: it starts its own when needed.
+
+        Children are often bound to other processors than their parent, so the next model that
+        runs says anew what it wants.
+        """
+        self._forget()
+        self.chosen = 0
 
     def _close(self) -> None:
         """Send the workers home; what still runs afterwards runs without them.

@@ -9,6 +9,7 @@ import llvmlite.binding as llvm
 from whet.codegen.llvm.compile import Library, emit_object, host_cpu
 from whet.codegen.llvm.pool import pool_ir
 from whet.core.caching import FileCache
+from whet.core.config import process_config
 from whet.core.digest import digest_text
 from whet.runtime.pool import FUNCTIONS, ThreadPool
 
@@ -32,7 +33,7 @@ def process_pool(cache: FileCache) -> ThreadPool:
         if _Process.pool is None:
             _Process.library = Library([pool_object(cache)])
             addresses = {name: _Process.library.address(name) for name in FUNCTIONS}
-            _Process.pool = ThreadPool(addresses)
+            _Process.pool = ThreadPool(addresses, pin=process_config().pin)
         return _Process.pool
 
 

@@ -3,7 +3,7 @@
 A job is a loop of n iterations, cut into chunks.  Every thread has a home, a run of neighbouring
 chunks, which is the same for every loop of n iterations: what a thread wrote in one loop it finds
 in its own cache when it reads or writes it in the next.  All that threads compete for is a word
-per home:
+per home, each in a cache line of its own:
 
     bits 63..32  generation: which job
     bits 31..16  end:        behind the last chunk that nobody has claimed
@@ -28,13 +28,17 @@ One caller at a time has the pool (`busy`).  Others, and loops inside the body o
 run their loop by themselves: nobody waits, nothing can deadlock, and no thread-local state is
 needed to tell that a loop is nested.
 
-A worker that finds nothing to do spins for a while and then sleeps on the generation.
+A worker that finds nothing to do spins for a while and then sleeps on the generation.  When it
+starts, it binds itself to a processor if there is a table that says to which; callers are never
+bound.
 """
 
 from __future__ import annotations
 
 from whet.codegen.llvm.pool.interface import interface
 from whet.codegen.llvm.pool.jobs import jobs
+from whet.codegen.llvm.pool.machine import machine_of
+from whet.codegen.llvm.pool.pinning import pinning
 from whet.codegen.llvm.pool.state import variables
 from whet.codegen.llvm.pool.waiting import waiting
 from whet.codegen.llvm.pool.workers import workers
@@ -50,5 +54,8 @@ declare i64 @llvm.umin.i64(i64, i64)
 
 def pool_ir(architecture: str) -> str:
     """The module that defines the functions of `whet.runtime.pool.FUNCTIONS`."""
-    parts = (_LIBC, variables(), waiting(architecture), jobs(), workers(), interface())
+    machine = machine_of(architecture)
+    parts = (
+        _LIBC, variables(), waiting(machine), pinning(machine), jobs(), workers(), interface(),
+    )  # fmt: skip
     return "\n".join(parts)

@@ -8,7 +8,10 @@ from whet.runtime.pool import PARALLEL
 
 def interface() -> str:
     """The functions of `whet.runtime.pool.FUNCTIONS`."""
-    parts = (_finish(), _parallel(), _set_threads(), _set_spin(), _probe(), _forget(), _stats())
+    parts = (
+        _finish(), _parallel(), _set_threads(), _set_places(), _set_spin(), _probe(), _forget(),
+        _stats(),
+    )  # fmt: skip
     return "\n".join(parts)
 
 
@@ -112,6 +115,15 @@ def _set_threads() -> str:
         """)  # fmt: skip
 
 
+def _set_places() -> str:
+    return function("void @whet_pool_set_places(ptr %table)", """
+        ; For workers that start from now on.  The table must stay: they read it when they run.
+        ; release: pairs with @pin.
+        store atomic ptr %table, ptr @places release, align 8
+        ret void
+        """)  # fmt: skip
+
+
 def _set_spin() -> str:
     return function("void @whet_pool_set_spin(i64 %pauses)", """
         store atomic i64 %pauses, ptr @spin_limit monotonic, align 8
@@ -132,6 +144,8 @@ def _forget() -> str:
         ; For the only thread of a forked child: the workers, and a caller that had the pool,
         ; exist in the parent alone.
         store atomic i32 0, ptr @workers monotonic, align 4
+        store atomic i32 0, ptr @pinned monotonic, align 4
+        store atomic i32 0, ptr @refused monotonic, align 4
         store atomic i32 1, ptr @running monotonic, align 4
         store atomic i32 0, ptr @quit monotonic, align 4
         store atomic i32 0, ptr @sleepers monotonic, align 4
@@ -147,6 +161,8 @@ def _stats() -> str:
         "workers": "@workers",
         "sleepers": "@sleepers",
         "generation": GENERATION,
+        "pinned": "@pinned",
+        "refused": "@refused",
     }
     stores = [
         f"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.codegen.llvm.pool.state import CHUNK_BITS, CHUNK_MASK, HOMES, function
+from whet.codegen.llvm.pool.state import CHUNK_BITS, CHUNK_MASK, HOME, function
 
 
 def jobs() -> str:
@@ -62,7 +62,7 @@ def _publish() -> str:
           %field = shl i64 %end, {CHUNK_BITS}
           %range = or i64 %field, %begin
           %word = or i64 %generation, %range
-          %slot = getelementptr i64, ptr {HOMES}, i64 %n
+          %slot = getelementptr {HOME}, ptr @homes, i64 %n
           ; release: whoever claims a chunk sees the rest of the job.
           store atomic i64 %word, ptr %slot release, align 8
           %n.next = add i64 %n, 1
@@ -96,7 +96,7 @@ def _work() -> str:
           %over = icmp uge i64 %sum, %homes
           %number = select i1 %over, i64 %wrapped, i64 %sum
           %own = icmp eq i64 %number, %me
-          %slot = getelementptr i64, ptr {HOMES}, i64 %number
+          %slot = getelementptr {HOME}, ptr @homes, i64 %number
           br label %look
         look:
           %ran = phi i64 [ %ran.before, %home ], [ %ran.next, %run ]

@@ -1,43 +1,20 @@
-"""Waiting for a job: spinning first, then asleep.  All that depends on the processor is here."""
+"""Waiting for a job: spinning first, then asleep."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whet.codegen.llvm.pool.machine import Machine
 from whet.codegen.llvm.pool.state import GENERATION, function
-from whet.core.errors import UsageError, check
 
 _FUTEX_WAIT, _FUTEX_WAKE = 128, 129
 """Futex operations, private to the process."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    pause: str
-    """The intrinsic that lets a waiting thread take less of the core."""
-    pause_parameter: str
-    pause_argument: str
-    futex: int
-    """Number of the system call."""
-
-
-_MACHINES = {
-    "x86_64": _Machine("llvm.x86.sse2.pause", "", "", 202),
-    # `yield` does nothing on most cores; an instruction barrier waits a few dozen cycles.
-    "aarch64": _Machine("llvm.aarch64.isb", "i32", "i32 15", 98),
-}
-
-
-def waiting(architecture: str) -> str:
+def waiting(machine: Machine) -> str:
     """@pause, @spin, @wait and @wake."""
-    check(architecture in _MACHINES, "WH1002",
-          f"there is no thread pool for processors of type '{architecture}'",
-          kind=UsageError)  # fmt: skip
-    machine = _MACHINES[architecture]
     return "\n".join([_pause(machine), _spin(), _wait(machine), _wake(machine)])
 
 
-def _pause(machine: _Machine) -> str:
+def _pause(machine: Machine) -> str:
     declaration = f"declare void @{machine.pause}({machine.pause_parameter})\n"
     return declaration + function("internal void @pause()", f"""
         call void @{machine.pause}({machine.pause_argument})
@@ -67,7 +44,7 @@ def _spin() -> str:
         """)  # fmt: skip
 
 
-def _wait(machine: _Machine) -> str:
+def _wait(machine: Machine) -> str:
     futex = f"i64 {machine.futex}, ptr {GENERATION}, i32 {_FUTEX_WAIT}"
     return function("internal void @wait(i32 %generation)", f"""
         ; Returns when the generation has changed, or for no reason at all.
@@ -93,7 +70,7 @@ def _wait(machine: _Machine) -> str:
         """)  # fmt: skip
 
 
-def _wake(machine: _Machine) -> str:
+def _wake(machine: Machine) -> str:
     futex = f"i64 {machine.futex}, ptr {GENERATION}, i32 {_FUTEX_WAKE}"
     return function("internal void @wake(i32 %count)", f"""
         ; Wakes up to `count` workers.  Those woken are subtracted at once, so that the next job

@@ -20,6 +20,7 @@ def _worker() -> str:
     return function("internal ptr @worker(ptr %number)", f"""
         entry:
           %me = ptrtoint ptr %number to i64
+          call void @pin(i64 %me)
           br label %look
         look:
           ; Read before working, so that the wait below notices a job published meanwhile.
@@ -96,6 +97,8 @@ def _stop() -> str:
           ; monotonic: threads that are created later see what their creator wrote.
           store atomic i32 0, ptr @quit monotonic, align 4
           store atomic i32 0, ptr @workers monotonic, align 4
+          store atomic i32 0, ptr @pinned monotonic, align 4
+          store atomic i32 0, ptr @refused monotonic, align 4
           store atomic i32 1, ptr @running monotonic, align 4
           ret void
         """)  # fmt: skip
