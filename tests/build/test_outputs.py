@@ -170,3 +170,10 @@ def test_memory_that_is_too_small_is_never_given(
     storage.demand(Buffer("x", (8, 8), f32))
     with pytest.raises(AssertionError, match="do not lie in output memory of 64"):
         storage.demand(buffer, border)
+
+
+def test_memory_of_the_caller_is_as_large_as_its_value() -> None:
+    value = make_input("y", TensorType((4, 17), f32))
+    assert Storage("arena", 85, f32, value).nbytes == 340
+    with pytest.raises(AssertionError, match="85 elements do not lie in output of 68"):
+        Storage("output", 85, f32, value)

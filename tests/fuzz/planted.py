@@ -53,7 +53,7 @@ def bug(*operators: str, kinds: tuple[str, ...] = ("wrong",), **more: Any) -> Ca
 
 
 # ------------------------------------------------------------------------------------- memory
-@bug("Relu", "Add", "Slice", kinds=("outside", "crash"))
+@bug("Relu", "Add", "Slice", kinds=("outside", "crash"), first=33)
 def a_value_is_placed_in_a_smaller_output() -> Iterator[None]:
     def in_output(self: _Placer, v: Any) -> Place | None:
         if v in self.border or v in self.graph.outputs:
@@ -73,7 +73,8 @@ def a_value_is_placed_in_a_smaller_output() -> Iterator[None]:
                 return self.result.places[v]
         return None
 
-    with patch.object(_Placer, "in_output", in_output):
+    unchecked = patch.object(Storage, "__post_init__", lambda _: None)
+    with patch.object(_Placer, "in_output", in_output), unchecked:
         yield
 
 

@@ -38,6 +38,11 @@ class Storage:
     geometry: Geometry | None = None
     """What its zero border looks like, if it has one."""
 
+    def __post_init__(self) -> None:
+        there = self.value.tensor_type.size
+        if self.kind in ("input", "output") and self.size > there:
+            raise AssertionError(f"{self.size} elements do not lie in {self.kind} of {there}")
+
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
