@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.measured_target import measured_target
 from harness.turns import machine_busy_seconds
 from whet.core.errors import fail
 from whet.graph.graph import Graph
@@ -135,10 +136,9 @@ def live_bytes(graph: Graph, threads: int) -> int:
     """
     from whet.build.plan import make_plan
     from whet.build.prices import Prices
-    from whet.core.target import detect
     from whet.graph.passes import expand_composites
 
-    plan = make_plan(expand_composites(graph), Prices(detect(), threads, "real"))
+    plan = make_plan(expand_composites(graph), Prices(measured_target(), threads, "real"))
     uses = []
     for step in plan.steps:
         touched = step.storages.values() if isinstance(step.storages, dict) else step.storages

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from harness.measured_target import measured_target
 from whet.build.probes import Probe, Prober
 from whet.codegen.llvm.probecode import STREAMS
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.target import detect
 from whet.core.types import Array
 
 FMA_ROUNDS = 50_000
@@ -20,7 +20,7 @@ BANDWIDTH_KINDS = STREAMS
 
 def fma_probe(threads: int) -> Probe:
     """Floating-point operations of multiply-adds in registers, nothing else."""
-    lanes = detect().lanes(32)
+    lanes = measured_target().lanes(32)
     probe = _prober(threads).fma(FMA_ROUNDS, PIECES_PER_THREAD * threads, lanes=lanes)
     return Probe(probe.call, 2.0 * lanes * probe.work)
 
@@ -36,4 +36,4 @@ def memcpy_probe(source: Array, result: Array, threads: int) -> Probe:
 
 
 def _prober(threads: int) -> Prober:
-    return Prober(detect(), threads, FileCache(process_config().cache))
+    return Prober(measured_target(), threads, FileCache(process_config().cache))

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.measured_target import measured_target
 from harness.turns import Measurement, add_arguments
-from whet.core.target import detect
 from whet.core.version import VERSION
 
 ABSENT = "-"
@@ -205,7 +205,7 @@ def fastest(found: dict[str, Measurement], names: Iterable[str]) -> str | None:
 
 def machine() -> dict[str, Any]:
     """Where this was measured."""
-    target = detect()
+    target = measured_target()
     return {
         "processor": target.name,
         "cores": target.cores,
@@ -227,7 +227,7 @@ def describe_machine() -> str:
     m = machine()
     packages = ", ".join(f"{name} {version}" for name, version in m["packages"].items())
     return (
-        f"{detect()}, {m['memory_bytes'] / 2**30:.0f} GiB, {m['system']}, "
+        f"{measured_target()}, {m['memory_bytes'] / 2**30:.0f} GiB, {m['system']}, "
         f"Python {m['python']}, {packages}; {m['date']}, load {m['load_average']:.1f}."
     )
 

@@ -191,7 +191,7 @@ def test_large_matrices_are_copied_where_they_are_used() -> None:
     """A copy made ahead would leave the caches before it is read."""
     c = find_contraction(product(128, 3072, 768))
     assert c is not None
-    assert best_tiling(c, HOST, 1)[1].pack_b == BESIDE
+    assert best_tiling(c, PRESETS["x86-64-v4"], 1)[1].pack_b == BESIDE
 
 
 def test_what_is_read_once_is_not_copied() -> None:

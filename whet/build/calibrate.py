@@ -1,4 +1,4 @@
-"""Measuring this machine, once, in about a second: the constants of the analytic models.
+"""Measuring this machine, once, in a few seconds: the constants of the analytic models.
 
 Every probe is called for a short while in each of several rounds, and its fastest call counts:
 others can only make it slower.  A figure outside of its limits is an accident, and the default
@@ -50,7 +50,7 @@ def calibrated_target(
     if target.is_calibrated or not cache.keeps or not is_this_machine(target):
         return target
     if note is not None:
-        note(f"measuring {describe(target)} once (about 2 s)")
+        note(f"measuring {describe(target)} once (a few seconds)")
     found = target.calibrated(**calibrate(target, cache))
     meanwhile = with_measured(target, cache)
     if meanwhile.is_calibrated:

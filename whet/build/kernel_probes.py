@@ -3,8 +3,8 @@
 Rates alone do not say that.  Whether a panel that streams in from the second cache, or from beyond
 it, arrives while a tile computes depends on how far the core looks ahead, on its own prefetching,
 and on what asking for lines ahead of time costs.  So kernels that the analytic models price are
-run where their operands lie near, in the second cache, and beyond it, and the constants are what
-makes the models right about them.
+run where their operands lie near, in the second cache, beyond it, and in memory, and the constants
+are what makes the models right about them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from whet.build.native import NO_CACHE, build
 from whet.build.probes import Probe
 from whet.core.dtypes import f32
-from whet.core.target import Target
+from whet.core.target import MIB, Target
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, make_input
@@ -39,9 +40,21 @@ NEAR_TILES, TILES, FAR_TILES, APART_TILES = 64, 12, 4, 2
 """Tiles that use a panel; those of one from far away are few, so that it is used up fast."""
 FAR = 3
 """How many times what the second cache holds the weights are that lie beyond it."""
+LEAST_IN_MEMORY, MOST_IN_MEMORY = 64 * MIB, 96 * MIB
+"""Bytes of weights that come from memory: more than the last cache holds, but what any machine can
+bear.  Larger caches are those of many cores, and not for one model alone."""
+WAY = {
+    ("l3", False): ("l3_bytes_per_ns", "far_felt"),
+    ("l3", True): ("l3_bytes_per_ns", "hinted_felt"),
+    ("memory", False): ("core_memory_bytes_per_ns", "memory_felt"),
+    ("memory", True): ("core_memory_bytes_per_ns", "memory_hinted_felt"),
+}
+"""How fast weights arrive from somewhere and which part of the wait is felt, by whether they were
+asked for."""
 
 
-WAITS = ("l2_felt", "far_felt", "hinted_felt", "hint_ns", "apart_ns")
+WAITS = ("l2_felt", "far_felt", "hinted_felt", "memory_felt", "memory_hinted_felt", "hint_ns",
+         "apart_ns")  # fmt: skip
 """The constants that these probes show."""
 
 
@@ -54,17 +67,17 @@ class TileProbe:
     depth: int
     holes: Mapping[str, int]
     constant: bool = True
-    far: bool = False
-    """Whether every call reads the weights from beyond the second cache."""
+    source: Literal["near", "l3", "memory"] = "near"
+    """Where every call reads the weights from."""
 
     def expected(self, target: Target) -> float:
         """Nanoseconds that the analytic model expects on one thread."""
         columns = {name: np.array([value]) for name, value in self.holes.items()}
         costs = contraction_costs(self.form, target, 1, columns)
-        if self.far:
-            arrival = self.columns * self.depth * f32.itemsize / target.constant("l3_bytes_per_ns")
-            felt = target.constant("hinted_felt" if self.holes["prefetch"] else "far_felt")
-            costs = overlapped(costs, arrival, felt)
+        if self.source != "near":
+            rate, felt = WAY[self.source, bool(self.holes["prefetch"])]
+            arrival = self.columns * self.depth * f32.itemsize / target.constant(rate)
+            costs = overlapped(costs, arrival, target.constant(felt))
         return float(costs[0])
 
     @property
@@ -110,10 +123,12 @@ def _form(rows: int, columns: int, depth: int, *, constant: bool = True) -> Cont
 
 
 def tile_probes(target: Target) -> dict[str, TileProbe]:
-    """The probes by name: near, from the second cache, from beyond it; without and with hints."""
+    """The probes by name: near, from the second cache, from beyond it, from memory; without and
+    with hints."""
     mr, nv, lanes = _best_tile(target)
     width = nv * lanes
-    panels = max(2, FAR * target.l2_bytes // (DEPTH * width * f32.itemsize))
+    panel_bytes = DEPTH * width * f32.itemsize
+    many = min(max(LEAST_IN_MEMORY, target.l3_bytes * 3 // 2), MOST_IN_MEMORY)
 
     def one(tiles: int, together: int, panels: int, depth: int, prefetch: int = 0) -> TileProbe:
         holes = {
@@ -122,7 +137,10 @@ def tile_probes(target: Target) -> dict[str, TileProbe]:
         }  # fmt: skip
         return TileProbe(tiles * mr, panels * width, depth, holes)
 
-    far = one(FAR_TILES, FAR_TILES, panels, DEPTH)
+    def away(source: Literal["l3", "memory"], nbytes: int, prefetch: int) -> TileProbe:
+        made = one(FAR_TILES, FAR_TILES, max(2, nbytes // panel_bytes), DEPTH, prefetch)
+        return replace(made, source=source)
+
     apart = one(APART_TILES, APART_TILES, -(-PAGE_DEPTH // width), PAGE_DEPTH)
     apart = replace(apart, columns=PAGE_DEPTH, constant=False)
     return {
@@ -130,8 +148,10 @@ def tile_probes(target: Target) -> dict[str, TileProbe]:
         "tile_near": one(NEAR_TILES, 1, 2, NEAR_DEPTH),
         "tile_l2": one(TILES, TILES, 1, DEPTH),
         "tile_l2_hinted": one(TILES, TILES, 1, DEPTH, prefetch=1),
-        "tile_far": replace(far, far=True),
-        "tile_far_hinted": replace(far, far=True, holes={**far.holes, "prefetch": 1}),
+        "tile_far": away("l3", FAR * target.l2_bytes, 0),
+        "tile_far_hinted": away("l3", FAR * target.l2_bytes, 1),
+        "tile_memory": away("memory", many, 0),
+        "tile_memory_hinted": away("memory", many, 1),
         "tile_apart": apart,
     }
 
@@ -169,7 +189,9 @@ def felt_constants(target: Target, ns: Mapping[str, float]) -> dict[str, float]:
     known = calm.calibrated(**found)
     found["hint_ns"] = max(0.0, felt("tile_l2_hinted", "hint_ns", known))
     known = known.calibrated(**found)
-    found["far_felt"] = max(0.0, felt("tile_far", "far_felt", known))
-    found["hinted_felt"] = max(0.0, felt("tile_far_hinted", "hinted_felt", known))
-    found["apart_ns"] = max(0.0, felt("tile_apart", "apart_ns", known))
+    away = {
+        "far_felt": "tile_far", "hinted_felt": "tile_far_hinted", "memory_felt": "tile_memory",
+        "memory_hinted_felt": "tile_memory_hinted", "apart_ns": "tile_apart",
+    }  # fmt: skip
+    found |= {name: max(0.0, felt(probe, name, known)) for name, probe in away.items()}
     return found

@@ -53,6 +53,12 @@ CONSTANTS: Mapping[str, MachineConstant] = {
     "hinted_felt": MachineConstant(
         0.2, 0.0, 2.0, "the same where the kernel asks for the data ahead of time"
     ),
+    "memory_felt": MachineConstant(
+        0.5, 0.0, 4.0, "part of a wait for weights in memory that a busy core feels"
+    ),
+    "memory_hinted_felt": MachineConstant(
+        0.2, 0.0, 4.0, "the same where the kernel asks for them ahead of time"
+    ),
     "hint_ns": MachineConstant(0.15, 0.0, 5.0, "what it costs to ask for a line ahead of time"),
     "apart_ns": MachineConstant(
         8.0, 0.0, 500.0, "to read a few lines, far from those before, that no near cache holds"

@@ -20,6 +20,7 @@ from whet.core.constants import CONSTANTS
 from whet.core.digest import digest_text
 from whet.core.errors import UsageError, WhetError, fail
 from whet.core.host import Host, read_host
+from whet.core.kinds import nearest_kind
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -70,8 +71,15 @@ class Target:
         return digest_text(dataclasses.replace(self, calibration={}).to_json())
 
     def constant(self, name: str) -> float:
-        """One of `CONSTANTS`: as measured, or else its default."""
-        return self.calibration.get(name, CONSTANTS[name].default)
+        """One of `CONSTANTS`: as measured here, else on the nearest kind of machine, else its
+        default."""
+        known = self.calibration.get(name)
+        return self._typical.get(name, CONSTANTS[name].default) if known is None else known
+
+    @cached_property
+    def _typical(self) -> Mapping[str, float]:
+        kind = nearest_kind(self.name, self.vector_bits)
+        return {} if kind is None else kind.constants(self.cores)
 
     @property
     def is_calibrated(self) -> bool:

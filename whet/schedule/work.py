@@ -165,8 +165,8 @@ def with_weights(
     arrive meanwhile, and more so where the kernel asks for them ahead of time."""
     alone = target.constant("core_memory_bytes_per_ns")
     arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
-    felt = np.where(hinted, target.constant("hinted_felt"), target.constant("far_felt"))
-    return overlapped(ns, arrival, np.maximum(HELD_UP, felt))
+    there, asked = target.constant("memory_felt"), target.constant("memory_hinted_felt")
+    return overlapped(ns, arrival, np.maximum(HELD_UP, np.where(hinted, asked, there)))
 
 
 def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Array:
