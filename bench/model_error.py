@@ -22,13 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.measured_target import measured_target
 from harness.report import Report, number, say, settings_of
 from whet.build.calibrate import calibrated_target
 from whet.build.native import build
 from whet.build.segment import Context, NativeSegment
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.target import Target, detect, host_target
+from whet.core.target import Target, with_measured
 from whet.core.types import Array
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
@@ -134,7 +135,9 @@ def summary(calls: Sequence[TimedCall]) -> list[str]:
 def main() -> None:
     given = arguments().parse_args()
     cache = FileCache(process_config().cache)
-    targets = {"defaults": detect(), "measured": calibrated_target(host_target(cache), cache, say)}
+    here = measured_target()
+    known = calibrated_target(with_measured(here, cache), cache, say)
+    targets = {"defaults": here, "measured": known}
     report = Report("Analytic model", settings_of(given))
     lines, every = [], {name: [] for name in targets}
     with tempfile.TemporaryDirectory() as folder:

@@ -58,9 +58,11 @@ class Prices:
         return self.known[task.key]
 
     def round_trip(self, nbytes: int) -> float:
-        """Nanoseconds to write values that a core's own cache cannot hold, and to read them."""
-        if nbytes <= self.target.l2_bytes * self.threads:
-            return 0.0
+        """Nanoseconds to write values that the next kernel reads from beyond the second cache.
+
+        Most could stay there, but do not: weights pass through it meanwhile, and threads read
+        what others wrote.
+        """
         rates = rates_of(self.target)
         return 2 * nbytes / (rates.l3_bytes * rates.clock * self.threads)
 
