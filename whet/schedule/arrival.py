@@ -19,6 +19,8 @@ from whet.schedule.work import overlapped
 
 KEPT = 0.6
 """The part of the second cache that data which is used again can count on."""
+LAST_KEPT = 0.75
+"""The same of the last cache."""
 
 
 def from_second_cache(busy: Array, nbytes: Array, near: Array, target: Target) -> Array:
@@ -76,6 +78,11 @@ class Share:
         left = np.where(seen, 0.0, np.where(self.block_bytes <= kept, left, often))
         result: Array = right + left
         return result
+
+
+def leaves_last_cache(nbytes: float, target: Target) -> bool:
+    """Whether data of that size is gone from all caches when it is read again."""
+    return nbytes > LAST_KEPT * target.l3_bytes
 
 
 def from_far(busy: Array, nbytes: Array, hinted: Array, target: Target, threads: int) -> Array:

@@ -17,7 +17,7 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.ir.program import SCRATCH_LIMIT_BYTES
-from whet.schedule.arrival import Share, from_far, from_second_cache
+from whet.schedule.arrival import Share, from_far, from_second_cache, leaves_last_cache
 from whet.schedule.contraction import Contraction
 from whet.schedule.model import contraction_costs, hints_per_step, lanes_for, sum_blocks
 from whet.schedule.nest import power_of_two_below
@@ -117,7 +117,7 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     panel_bytes, row_bytes = depth * nv * lanes * size, depth * mr * size
     near = panel_bytes + row_bytes
     per_tile = from_second_cache(per_tile, panel_bytes, near, target)
-    weight_bytes = points * depth * w.all_columns * size
+    weight_bytes = float(points * depth * w.all_columns * size)
     work = points * panels * tiles * per_tile
     # The transforms and, unless it stays in the second cache, the traffic between phases.
     outside = elements(w.positions) / elements(w.batch)
@@ -134,10 +134,13 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     nothing = np.zeros(len(mr))
     share = Share(steps, kinds, weight_bytes / kinds, nothing, nothing, True, threads)
     busy = work / steps * share.own_steps
-    cycles = from_far(busy, share.far_bytes(target), hints > 0, target, threads)
+    again = share.far_bytes(target)
+    lost = leaves_last_cache(weight_bytes, target)
+    cycles = from_far(busy, nothing if lost else again, hints > 0, target, threads)
     time = cycles / rates.clock + steps * STEP_NS / threads
     time = time + np.where(blocked, 1, 3) * target.constant("fork_join_ns") * (threads > 1)
-    return with_weights(time, weight_bytes, target, threads, hints > 0)
+    from_memory = weight_bytes + (again * threads if lost else nothing)
+    return with_weights(time, from_memory, target, threads, hints > 0)
 
 
 def _transform_cycles(count: int, run: int, tile: Transform, rates: Rates, lanes: Array) -> Array:

@@ -159,9 +159,9 @@ HELD_UP = 0.1
 
 
 def with_weights(
-    ns: Array, nbytes: float, target: Target, threads: int, hinted: Array | bool = False
+    ns: Array, nbytes: Array | float, target: Target, threads: int, hinted: Array | bool = False
 ) -> Array:
-    """The time of work that reads so many bytes of weights for the first time: mostly, they
+    """The time of work that reads so many bytes of weights from memory: mostly, they
     arrive meanwhile, and more so where the kernel asks for them ahead of time."""
     alone = target.constant("core_memory_bytes_per_ns")
     arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
