@@ -80,6 +80,39 @@ def test_nan_and_infinities_must_be_where_they_are_expected() -> None:
         assert allowed.mismatch([wrong]) is not None
 
 
+def test_sums_of_huge_numbers_are_open_only_where_they_may_overflow() -> None:
+    """Also those of means, which are formed before they are divided."""
+    x = np.array([[3.4e38, 3.4e38, -np.inf, 1], [1, 2, -np.inf, 3]], np.float32)
+    allowed = expectation([("ReduceMean", ["x", "axis"], "y")], x=x, axis=np.array([1]))
+    for first in (np.nan, -np.inf):
+        assert allowed.mismatch([np.array([[first], [-np.inf]], np.float32)]) is None
+    assert allowed.mismatch([np.array([[-np.inf], [np.nan]], np.float32)]) is not None
+
+
+def test_batch_norm_is_open_only_where_its_factor_overflows() -> None:
+    x = np.zeros((1, 2), np.float32)
+    parameters = {
+        "scale": np.array([3.4e38, 2], np.float32),
+        "bias": np.array([1, 1], np.float32),
+        "mean": np.array([0, 0], np.float32),
+        "var": np.array([0, 1], np.float32),
+    }
+    node = ("BatchNormalization", ["x", *parameters], "y")
+    allowed = expectation([node], x=x, **parameters)
+    assert allowed.mismatch([np.array([[np.nan, 1]], np.float32)]) is None
+    assert allowed.mismatch([np.array([[1, np.nan]], np.float32)]) is not None
+
+
+def test_infinite_weights_that_are_given_leave_a_transposed_convolution_open() -> None:
+    x = np.ones((1, 1, 4), np.float32)
+    node = ("ConvTranspose", ["x", "w"], "y")
+    nothing = np.full((1, 1, 6), np.nan, np.float32)
+    infinite = expectation([node], x=x, w=np.array([[[1, np.inf, 1]]], np.float32))
+    assert infinite.mismatch([nothing]) is None
+    finite = expectation([node], x=x, w=np.array([[[1, 2, 1]]], np.float32))
+    assert finite.mismatch([nothing]) is not None
+
+
 def test_shapes_types_and_counts_are_compared() -> None:
     allowed = expectation([("Neg", ["x"], "y")], x=GRID)
     assert "shape" in str(allowed.mismatch([-GRID[:3]]))
