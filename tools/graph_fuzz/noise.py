@@ -83,14 +83,15 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
     if name in UNSTEADY and results[0].dtype.kind in "iu":
         return tuple(r + noise.rng.integers(-1, 2, r.shape).astype(r.dtype) for r in results)
-    results = tuple(_shifted(node, r, args, noise) for r in results)
+    shifted = tuple(_shifted(node, r, args, noise) for r in results)
+    computed = [c & ~((s == 0) & (r != 0)) for c, s, r in zip(computed, shifted, results)]
     least = {} if name in STEADY else SMALLEST
     if name in RECURRENT:
         least = dict.fromkeys(ROUNDING, SATURATED)
     return tuple(
         noise.moved(r, v.type.dtype, c, least.get(v.type.dtype.name, 0.0))
         if v.type.dtype.name in ROUNDING else r
-        for r, v, c in zip(results, node.results, computed)
+        for r, v, c in zip(shifted, node.results, computed)
     )  # fmt: skip
 
 
