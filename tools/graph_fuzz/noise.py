@@ -32,7 +32,7 @@ STEADY = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "m
 """Operators that are right to the last digit of the smallest numbers; others may give zero."""
 CANCELLING = {
     "elu": 2.0, "celu": 2.0, "selu": 4.0, "gelu": 4.0, "mish": 4.0, "softplus": 4.0, "swish": 2.0,
-    "hard_swish": 4.0, "hard_sigmoid": 2.0, "shrink": 1.0,
+    "hard_swish": 4.0, "hard_sigmoid": 2.0, "shrink": 1.0, "log_softmax": 2.0,
 }  # fmt: skip
 """Functions that are computed as a difference of numbers near one or near their argument: so
 many units of rounding of that, and not of a small result, they are off."""
