@@ -20,8 +20,8 @@ def expectation(nodes: list[tuple[str, list[str], str]], **inputs: Array) -> Exp
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in inputs.items()
     ]
-    to_bool = {"Cast": {"to": TensorProto.BOOL}}
-    made = [helper.make_node(op, reads, [y], **to_bool.get(op, {})) for op, reads, y in nodes]
+    settings = {"Cast": {"to": TensorProto.BOOL}, "RNN": {"hidden_size": 3}}
+    made = [helper.make_node(op, reads, [y], **settings.get(op, {})) for op, reads, y in nodes]
     out = helper.make_empty_tensor_value_info(nodes[-1][2])
     model = helper.make_model(helper.make_graph(made, "g", infos, [out]),
                               opset_imports=[helper.make_opsetid("", 22)])  # fmt: skip
@@ -111,6 +111,16 @@ def test_batch_norm_is_open_only_where_its_factor_overflows() -> None:
     allowed = expectation([node], x=x, **parameters)
     assert allowed.mismatch([np.array([[np.nan, 1]], np.float32)]) is None
     assert allowed.mismatch([np.array([[1, np.nan]], np.float32)]) is not None
+
+
+def test_a_sequence_is_open_only_where_its_gates_overflow() -> None:
+    x = np.array([[[2, 1], [0, 1]]], np.float32)
+    w = np.full((1, 3, 2), [3e38, -1], np.float32)
+    nodes = [("RNN", ["x", "w", "r"], "y")]
+    allowed = expectation(nodes, x=x, w=w, r=np.zeros((1, 3, 3), np.float32))
+    known = np.tanh(np.full(3, -1, np.float32))
+    assert allowed.mismatch([np.array([[[[np.nan] * 3, known]]], np.float32)]) is None
+    assert allowed.mismatch([np.array([[[known, [np.nan] * 3]]], np.float32)]) is not None
 
 
 def test_infinite_weights_that_are_given_leave_a_transposed_convolution_open() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tools.graph_fuzz.rounding import Noise
+from tools.graph_fuzz.rounding import Noise, largest
 from whet.core.dtypes import f64
 from whet.core.errors import WhetError
 from whet.core.types import Array
@@ -19,18 +19,19 @@ from whet.graph.graph import Constant, Node
 from whet.graph.interpret import run_node
 from whet.ops.normalize import BatchNorm
 from whet.ops.pool import AvgPool
+from whet.ops.recurrent import Recurrence
 from whet.ops.reduce import ReduceMean
 
 SUMS = frozenset([
     "matmul", "conv", "conv_transpose", "einsum", "reduce_sum", "reduce_mean", "avg_pool", "cumsum",
-    "col2im", "attention",
+    "col2im", "attention", "rnn", "lstm", "gru",
 ])  # fmt: skip
 """Sums of products, in any order: a partial sum may overflow where the whole does not."""
 SIGNLESS = SUMS | frozenset([
     "maximum", "minimum", "relu", "leaky_relu", "prelu", "elu", "celu", "selu", "thresholded_relu",
     "hard_sigmoid", "hard_swish", "shrink", "softsign", "gelu", "swish", "mish", "max_pool",
     "lp_pool", "reduce_max", "reduce_min", "reduce_prod", "cumprod", "dft", "resize", "grid_sample",
-    "roi_align", "max_roi_pool", "deform_conv", "rnn", "lstm", "gru", "batch_norm", "layer_norm",
+    "roi_align", "max_roi_pool", "deform_conv", "batch_norm", "layer_norm",
     "instance_norm", "group_norm", "rms_norm", "lrn", "det",
 ])  # fmt: skip
 """Operators whose zeros have any sign."""
@@ -111,6 +112,8 @@ def _bounds(node: Node, sizes: tuple[Array, ...]) -> tuple[Array, ...]:
     if isinstance(op, BatchNorm):
         return (_bound_of_batch_norm(op.epsilon, *sizes),)
     bounds = run_node(node, sizes, f64)
+    if isinstance(op, Recurrence):
+        return _bounds_of_gates(sizes, bounds)
     terms = 1.0  # of a mean, whose sum is formed before it is divided
     if isinstance(op, ReduceMean):
         terms = sizes[0].size / max(bounds[0].size, 1)
@@ -126,3 +129,13 @@ def _bound_of_batch_norm(epsilon: float, x: Array, *parameters: Array) -> Array:
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(var + epsilon)
         return np.asarray((x + mean) * factor + bias + factor)
+
+
+def _bounds_of_gates(sizes: tuple[Array, ...], states: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Those of what goes into the gates at any time, for every sequence of the batch."""
+    x, w, r, biases, *initial = sizes
+    state = max(1.0, *(largest(a) for a in (*states, *initial) if a.dtype == np.float64))
+    with np.errstate(all="ignore"):
+        gates = x @ w.T + biases.reshape(2, -1).sum(0) + state * r.sum(1)
+    each = gates.max((0, 2), initial=0.0)[:, None]
+    return tuple(np.broadcast_to(each, s.shape) for s in states)
