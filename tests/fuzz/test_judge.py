@@ -80,6 +80,14 @@ def test_what_is_smaller_than_its_error_may_be_zero() -> None:
     assert allowed.mismatch([np.array([True, False])]) is not None
 
 
+def test_the_bend_of_a_line_is_where_rounding_puts_it() -> None:
+    """-3 / 6 + 0.5 need not be zero where 1 / 6 is rounded."""
+    allowed = expectation([("HardSwish", ["x"], "y")], x=np.array([-3.0, 0.0]))
+    assert allowed.mismatch([np.array([-8e-17, 0.0])]) is None
+    assert allowed.mismatch([np.array([-8e-14, 0.0])]) is not None
+    assert allowed.mismatch([np.array([0.0, 8e-17])]) is not None
+
+
 def test_nan_and_infinities_must_be_where_they_are_expected() -> None:
     x = np.array([1.0, np.nan, np.inf, -np.inf], np.float32)
     allowed = expectation([("Relu", ["x"], "y")], x=x)

@@ -36,6 +36,8 @@ CANCELLING = {
 }  # fmt: skip
 """Functions that are computed as a difference of numbers near one or near their argument: so
 many units of rounding of that, and not of a small result, they are off."""
+BENT = frozenset(["hard_swish", "hard_sigmoid"])
+"""Those that are zero where a line ends, which need not be where rounding lets it end."""
 MIXING = {
     "conv": 32.0, "dft": 8.0, "grid_sample": 16.0, "roi_align": 16.0, "deform_conv": 16.0,
     "resize": 16.0,
@@ -74,7 +76,7 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
              ) -> tuple[Array, ...]:  # fmt: skip
     name = node.op.name
     computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
-    inside = name in MIXING or name in UNSTEADY
+    inside = name in MIXING or name in UNSTEADY or name in BENT
     if not (noise.everywhere or inside or any(np.any(c) for c in computed)):
         return results
     if not isinstance(node.op, Elementwise):  # that rounds its result, and nothing before
@@ -128,6 +130,8 @@ def _shifted(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> 
         return noise.shifted(result, 8 * largest(result), inner)
     if name in CANCELLING:
         sizes = np.maximum(1.0, np.abs(args[0])) * CANCELLING[name]
-        # Zero stays zero, unless it is what is left of a large argument.
-        return noise.shifted(result, sizes, inner, zeros=np.abs(args[0]) > 4)
+        # Zero stays zero, unless it is what is left of a large argument, or lies at the bend of a
+        # straight line.
+        zeros = np.abs(args[0]) > (0 if name in BENT else 4)
+        return noise.shifted(result, sizes, inner, zeros=zeros)
     return result
