@@ -60,6 +60,21 @@ def test_what_cancels_may_be_off_by_more() -> None:
     assert allowed.mismatch([ANY + np.float32(5e-3)]) is not None
 
 
+@pytest.mark.parametrize("node", [
+    ("LayerNormalization", ["x", "scale", "bias"], "n"),
+    ("InstanceNormalization", ["x", "scale", "bias"], "n"),
+])  # fmt: skip
+def test_a_mean_is_off_for_a_whole_row(node: tuple[str, list[str], str]) -> None:
+    """Of numbers near 1000 by a few units of 1000, and so is the sum of what is left."""
+    x = (1000 + np.random.default_rng(0).uniform(-1, 1, (1, 2, 8))).astype(np.float32)
+    size = 8 if node[0] == "LayerNormalization" else 2
+    ones, none = np.ones(size, np.float32), np.zeros(size, np.float32)
+    sums = [node, ("ReduceMean", ["n", "axis"], "y")]
+    allowed = expectation(sums, x=x, scale=ones, bias=none, axis=np.array([2]))
+    assert allowed.mismatch([np.full((1, 2, 1), 5e-5, np.float32)]) is None
+    assert allowed.mismatch([np.full((1, 2, 1), 5e-3, np.float32)]) is not None
+
+
 def test_a_tie_that_rounding_decides_may_go_either_way() -> None:
     x = np.array([[0.1, 0.7, 0.2]], np.float32)
     y = np.array([[0.7, 0.1, 0.2]], np.float32)

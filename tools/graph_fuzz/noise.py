@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tools.graph_fuzz.centring import CENTRED, off_centre
 from tools.graph_fuzz.rounding import ROUNDING, SMALLEST, Noise, is_exact, largest
 from tools.graph_fuzz.unpromised import opened
 from whet.core.dtypes import DType, f32, f64
@@ -126,6 +127,8 @@ def _shifted(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> 
             finite = np.abs(np.where(np.isfinite(args[1]), args[1], 0.0))
             size *= float(finite.mean()) * finite[:1].size if finite.size else 0.0
         return noise.shifted(result, MIXING[name] * size, inner, zeros=True)
+    if name in CENTRED:
+        return result + off_centre(node, args[0], args[1], inner, noise)
     if name in RECURRENT:
         return noise.shifted(result, 8 * largest(result), inner)
     if name in CANCELLING:
