@@ -122,6 +122,15 @@ def test_sums_of_huge_numbers_are_open_only_where_they_may_overflow() -> None:
     assert allowed.mismatch([np.array([[-np.inf], [np.nan]], np.float32)]) is not None
 
 
+def test_spectra_of_huge_numbers_are_open() -> None:
+    nodes = [("DFT", ["x", "", "axis"], "y")]
+    nothing = np.full((1, 8, 2), -np.inf, np.float32)
+    for size, is_open in ((3.4e38, True), (1e30, False)):
+        x = np.array([0, 0, 0, size, size, 0, 0, size], np.float32).reshape(1, 8, 1)
+        allowed = expectation(nodes, x=x, axis=np.array(1))
+        assert (allowed.mismatch([nothing]) is None) == is_open
+
+
 def test_batch_norm_is_open_only_where_its_factor_overflows() -> None:
     x = np.zeros((1, 2), np.float32)
     parameters = {

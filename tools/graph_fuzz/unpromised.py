@@ -21,16 +21,17 @@ from whet.ops.normalize import BatchNorm
 from whet.ops.pool import AvgPool
 from whet.ops.recurrent import Recurrence
 from whet.ops.reduce import ReduceMean
+from whet.ops.signal import DFT
 
 SUMS = frozenset([
     "matmul", "conv", "conv_transpose", "einsum", "reduce_sum", "reduce_mean", "avg_pool", "cumsum",
-    "col2im", "attention", "rnn", "lstm", "gru",
+    "col2im", "attention", "rnn", "lstm", "gru", "dft",
 ])  # fmt: skip
 """Sums of products, in any order: a partial sum may overflow where the whole does not."""
 SIGNLESS = SUMS | frozenset([
     "maximum", "minimum", "relu", "leaky_relu", "prelu", "elu", "celu", "selu", "thresholded_relu",
     "hard_sigmoid", "hard_swish", "shrink", "softsign", "gelu", "swish", "mish", "max_pool",
-    "lp_pool", "reduce_max", "reduce_min", "reduce_prod", "cumprod", "dft", "resize", "grid_sample",
+    "lp_pool", "reduce_max", "reduce_min", "reduce_prod", "cumprod", "resize", "grid_sample",
     "roi_align", "max_roi_pool", "deform_conv", "batch_norm", "layer_norm",
     "instance_norm", "group_norm", "rms_norm", "lrn", "det",
 ])  # fmt: skip
@@ -114,6 +115,8 @@ def _bounds(node: Node, sizes: tuple[Array, ...]) -> tuple[Array, ...]:
     bounds = run_node(node, sizes, f64)
     if isinstance(op, Recurrence):
         return _bounds_of_gates(sizes, bounds)
+    if isinstance(op, DFT):  # terms have all signs, whatever those of the signal are
+        return tuple(np.full(b.shape, sizes[0].sum()) for b in bounds)
     terms = 1.0  # of a mean, whose sum is formed before it is divided
     if isinstance(op, ReduceMean):
         terms = sizes[0].size / max(bounds[0].size, 1)
