@@ -98,6 +98,28 @@ def test_what_other_lanes_would_read_is_left_alone(at: Expr, checked: bool) -> N
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("first", [0, 1, 2, 5])
+def test_lanes_that_count_by_conditions_around_conditions(step: int, first: int) -> None:
+    """Behind `i < first`, the lanes before do not count, whatever the condition inside says."""
+    at = (i - first) * step
+    inside = select(at < 12, x[at], const(7.0, f32))
+    value = select(i < first, const(5.0, f32), inside)
+    turned = select(i >= first, inside, const(5.0, f32))
+    chosen = select(n[0] > 2, value + 1.0, turned)
+    program = Program("kernel", (x, n), (y,), (
+        each(Store(y, (i,), value), kind="vector"),
+        each(Store(y, (i,), y[i] + turned), kind="vector"),
+        each(Store(y, (i,), y[i] + chosen), kind="vector"),
+    ))  # fmt: skip
+    (expected,) = run(program, (X, N))
+    for at_end in (True, False):
+        memory = GuardedMemory(at_end=at_end)
+        arrays = [memory.copy(X, x.type), memory.copy(N, n.type)]
+        (got,) = run_native(program, arrays)
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_lanes_that_count_are_neighbours() -> None:
     apart = Loop(i, as_expr(16), (If(i < 4, (Store(y, (i * 3,), x[0]),)),), "vector")
     with pytest.raises(NoCodeError, match="not neighbours"):

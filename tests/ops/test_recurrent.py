@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from whet.core.dtypes import f32
+from tests.targets import HOST
+from whet.build.native import NO_CACHE, build
+from whet.core.dtypes import DType, f32, f64
 from whet.core.errors import GraphError, OperatorError
 from whet.core.types import TensorType
 from whet.graph.body import close_body, fresh_inputs
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Graph, Value, make_input
+from whet.graph.graph import Graph, Value, apply, make_input
 from whet.graph.interpret import interpret
 from whet.integrate.onnx_backend import run_model
 from whet.ops.arithmetic import Add, Mul, Tanh
@@ -69,6 +72,21 @@ def test_defaults(name: str, same_as_onnxruntime: Callable[..., None]) -> None:
 @pytest.mark.parametrize("name", list(GATES))
 def test_clip(name: str, same_as_onnxruntime: Callable[..., None]) -> None:
     same_as_onnxruntime(name, inputs_of(name, 1), opset=14, outputs=2, hidden_size=HIDDEN, clip=0.3)
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+def test_gates_that_are_almost_closed(dtype: DType) -> None:
+    """The smallest numbers of a gate are right in both engines: 1 / (1 + exp(-x)), and no
+    difference of numbers near one."""
+    op = LSTM.with_defaults()
+    shapes = [(1, 1, 1), (4, 1), (4, 1), (8,), (1, 1), (1, 1)]
+    arrays = [np.zeros(s, dtype.numpy) for s in shapes]
+    arrays[3][:4] = [2, -60, 0, 1]  # the output gate is almost closed
+    inputs = tuple(make_input(f"x{n}", TensorType(s, dtype)) for n, s in enumerate(shapes))
+    graph = Graph(inputs, apply(op, *inputs)[1:2], ("h",))
+    expected = 1 / (1 + np.exp(60.0)) * np.tanh(1 / (1 + np.exp(-2.0)) * np.tanh(1.0))
+    for run in (build(graph, HOST, 1, NO_CACHE), partial(interpret, graph)):
+        np.testing.assert_allclose(run(arrays)[0], [[expected]], rtol=1e-5)
 
 
 @pytest.mark.parametrize("linear_before_reset", [0, 1])

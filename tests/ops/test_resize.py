@@ -142,6 +142,9 @@ def test_before_opset_11(mode: str, same_as_onnxruntime: Compare) -> None:
         same_as_onnxruntime("Resize", [x, scales], 10, atol=1e-4, mode=mode)
     same_as_onnxruntime("Upsample", [x, constant([1, 1, 2, 3], np.float32)], 9, mode=mode)
     same_as_onnxruntime("Upsample", [x], 7, mode=mode, scales=[1.0, 1.0, 3.0, 2.0])
+    small = x[:, :, :3, :3]  # 1.3 times 3 is 3 as well, and 2.5 times 3 is not
+    for scales in ([1.0, 1.0, 1.3, 1.2], [1.0, 1.0, 1.3, 2.5]):
+        same_as_onnxruntime("Upsample", [small], 7, atol=1e-5, mode=mode, scales=scales)
 
 
 def test_integers_are_interpolated_and_cut_off(same_as_onnxruntime: Compare) -> None:

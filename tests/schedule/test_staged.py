@@ -39,6 +39,13 @@ def depthwise(
     return make_task(Compute("y", plain.axes, value), constants=[w])
 
 
+def windows_of_a_sum(columns: int) -> Task:
+    """Sums of two neighbours in a row of x + z, with nothing behind either."""
+    x, z = placeholder((3, columns + 1), f32, "x"), placeholder((columns + 1,), f32, "z")
+    q = reduce_axis(2, "q")
+    return make_task(compute((3, columns), lambda i, j: sum_(x[i, j + q] + z[j + q], q), "y"))
+
+
 def some_candidates(form: Staged, target: Target, seed: int, count: int) -> list[StagedTiling]:
     holes = staged_holes(form, target, 2)
     assert (staged_costs(form, target, 2, holes) > 0).all()
@@ -106,6 +113,17 @@ def test_rows_without_a_window_down() -> None:
     assert form.rows is None
     for tiling in some_candidates(form, HOST, 0, 3):
         check_native(lower_staged(form, tiling, "k"), task, arrays_for(task), HOST)
+
+
+@pytest.mark.parametrize("columns", [2, 5, 11])
+def test_other_tensors_in_few_windows(columns: int) -> None:
+    """Only the image is copied: lanes that have no result read nothing of the others."""
+    task = windows_of_a_sum(columns)
+    form = find_staged(task)
+    assert form is not None
+    for tiling in some_candidates(form, PRESETS["x86-64-v4"], 0, 12):
+        check_kernel(lower_staged(form, tiling, "k"), task, arrays_for(task))
+    check_native(lower_staged(form, tiling, "k"), task, arrays_for(task), HOST)
 
 
 def test_what_is_no_window() -> None:

@@ -20,7 +20,9 @@ from tests.special.engines import (
 from tests.targets import HOST
 from whet.core.dtypes import DType, bf16, bool_, dtype_of, f16, f32, f64, i8, i32, i64, u8, u64
 from whet.core.target import Target
-from whet.core.types import Array, TensorType
+from whet.core.types import Array, TensorType, type_of
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph, Value
 from whet.ops.base import REGISTRY
 from whet.ops.elementwise import Elementwise
 
@@ -69,6 +71,30 @@ def test_engines_agree(name: str, target: Target) -> None:
             if dtype_of(want).is_float and name not in ANY_ZERO:
                 zeros = (got == 0) & (want == 0)
                 np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]), what)
+
+
+CONSTANTS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, np.nan, np.inf, -np.inf, 1e-45, 3.4e38]
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_engines_agree_about_constants(name: str, dtype: DType) -> None:
+    """What is known of an operand when code is made leads to the same results."""
+    cls = REGISTRY[name]
+    assert issubclass(cls, Elementwise)
+    if dtype not in cls.accepts or cls.operand_dtypes(dtype) != (dtype, dtype):
+        return
+    x = np.resize(special(dtype), 117)
+    b = GraphBuilder()
+    v = b.input("x", type_of(x))
+    outputs: list[Value] = []
+    for number in CONSTANTS:
+        c = b.constant(np.array(number, dtype.numpy))
+        outputs += [b.one(op, *pair) for op in cls.instances() for pair in ((v, c), (c, v))]
+    graph = Graph((v,), tuple(outputs), tuple(f"y{n}" for n in range(len(outputs))))
+    for n, (got, want) in enumerate(both(graph, [x], HOST)):
+        what = f"{name} of {dtype} and {CONSTANTS[n * len(CONSTANTS) // len(outputs)]}"
+        assert_agree(got, want, what, relative=RELATIVE[dtype])
 
 
 # -------------------------------------------------------------------------- what the page says

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Literal
 
 import numpy as np
 import pytest
 
-from tests.special.engines import Both, graph_of
+from tests.special.engines import Both, assert_agree, both, graph_of
 from tests.targets import HOST
 from whet.core.dtypes import f64
 from whet.core.errors import WhetError
@@ -17,6 +18,7 @@ from whet.graph.graph import Graph
 from whet.ops.arithmetic import Pow
 from whet.ops.base import REGISTRY, Sample
 from whet.ops.elementwise import Elementwise
+from whet.ops.roi import RoiAlign
 
 NAN, INF = np.nan, np.inf
 NOT_PROMISED = {
@@ -100,3 +102,17 @@ def test_known_powers(exponent: float) -> None:
     ((got, want),) = Both(Graph((base,), (power,), ("y",)), HOST)(x)
     np.testing.assert_allclose(got, want, rtol=1e-6)
     np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_points_outside_of_an_image_are_nothing(mode: Literal["avg", "max"], value: float) -> None:
+    """Also where the nearest element of the image is no number."""
+    x = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
+    x[..., 5, :] = x[..., :, 0] = value
+    boxes = np.array([[-9, 1, -3, 4], [1, 7, 4, 11], [-4, -4, 9, 9], [1, 1, 4, 4]], np.float32)
+    arrays = [x, boxes, np.zeros(4, np.int64)]
+    graph = graph_of(RoiAlign((2, 3), 2, mode=mode), *map(type_of, arrays))
+    for got, want in both(graph, arrays, HOST):
+        assert_agree(got, want, mode, relative=1e-5)
+        assert not got[:2].any()

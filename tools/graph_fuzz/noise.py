@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tools.graph_fuzz.centring import CENTRED, off_centre
 from tools.graph_fuzz.rounding import ROUNDING, SMALLEST, Noise, is_exact, largest
 from tools.graph_fuzz.unpromised import opened
 from whet.core.dtypes import DType, f32, f64
@@ -32,10 +33,12 @@ STEADY = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "m
 """Operators that are right to the last digit of the smallest numbers; others may give zero."""
 CANCELLING = {
     "elu": 2.0, "celu": 2.0, "selu": 4.0, "gelu": 4.0, "mish": 4.0, "softplus": 4.0, "swish": 2.0,
-    "hard_swish": 4.0, "hard_sigmoid": 2.0, "shrink": 1.0,
+    "hard_swish": 4.0, "hard_sigmoid": 2.0, "shrink": 1.0, "log_softmax": 2.0,
 }  # fmt: skip
 """Functions that are computed as a difference of numbers near one or near their argument: so
 many units of rounding of that, and not of a small result, they are off."""
+BENT = frozenset(["hard_swish", "hard_sigmoid"])
+"""Those that are zero where a line ends, which need not be where rounding lets it end."""
 MIXING = {
     "conv": 32.0, "dft": 8.0, "grid_sample": 16.0, "roi_align": 16.0, "deform_conv": 16.0,
     "resize": 16.0,
@@ -74,7 +77,7 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
              ) -> tuple[Array, ...]:  # fmt: skip
     name = node.op.name
     computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
-    inside = name in MIXING or name in UNSTEADY
+    inside = name in MIXING or name in UNSTEADY or name in BENT
     if not (noise.everywhere or inside or any(np.any(c) for c in computed)):
         return results
     if not isinstance(node.op, Elementwise):  # that rounds its result, and nothing before
@@ -83,14 +86,15 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
     if name in UNSTEADY and results[0].dtype.kind in "iu":
         return tuple(r + noise.rng.integers(-1, 2, r.shape).astype(r.dtype) for r in results)
-    results = tuple(_shifted(node, r, args, noise) for r in results)
+    shifted = tuple(_shifted(node, r, args, noise) for r in results)
+    computed = [c & ~((s == 0) & (r != 0)) for c, s, r in zip(computed, shifted, results)]
     least = {} if name in STEADY else SMALLEST
     if name in RECURRENT:
         least = dict.fromkeys(ROUNDING, SATURATED)
     return tuple(
         noise.moved(r, v.type.dtype, c, least.get(v.type.dtype.name, 0.0))
         if v.type.dtype.name in ROUNDING else r
-        for r, v, c in zip(results, node.results, computed)
+        for r, v, c in zip(shifted, node.results, computed)
     )  # fmt: skip
 
 
@@ -123,10 +127,14 @@ def _shifted(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> 
             finite = np.abs(np.where(np.isfinite(args[1]), args[1], 0.0))
             size *= float(finite.mean()) * finite[:1].size if finite.size else 0.0
         return noise.shifted(result, MIXING[name] * size, inner, zeros=True)
+    if name in CENTRED:
+        return result + off_centre(node, args[0], args[1], inner, noise)
     if name in RECURRENT:
         return noise.shifted(result, 8 * largest(result), inner)
     if name in CANCELLING:
         sizes = np.maximum(1.0, np.abs(args[0])) * CANCELLING[name]
-        # Zero stays zero, unless it is what is left of a large argument.
-        return noise.shifted(result, sizes, inner, zeros=np.abs(args[0]) > 4)
+        # Zero stays zero, unless it is what is left of a large argument, or lies at the bend of a
+        # straight line.
+        zeros = np.abs(args[0]) > (0 if name in BENT else 4)
+        return noise.shifted(result, sizes, inner, zeros=zeros)
     return result

@@ -49,9 +49,16 @@ class Noise:
             return np.where(where & np.isfinite(array), array * factor + step, array)
 
     def shifted(self, array: Array, size: Any, inner: str, *, zeros: Any = False) -> Array:
-        """The numbers, with or without zeros, moved by up to a unit of rounding of that size."""
+        """The numbers, with or without zeros, moved by up to a unit of rounding of that size.
+
+        In every third run, those that are no larger than that unit vanish: where numbers of
+        that size were subtracted, nothing may be left, and zero is what no other noise gives.
+        """
+        unit = size * ROUNDING[inner]
         with np.errstate(all="ignore"):
-            moved = array + self.draw(array) * (size * ROUNDING[inner])
+            moved = array + self.draw(array) * unit
+        if self.number % 3 == 2:
+            moved = np.where(np.abs(array) <= unit, 0.0, moved)
         return np.where(np.isfinite(array) & (zeros | (array != 0)), moved, array)
 
 

@@ -1,5 +1,5 @@
-"""What is left open about special values: signs of some zeros, sums that overflow on the way,
-infinite parameters of normalizations.  See docs/special-values.md.
+"""What is left open about special values: signs of some zeros, sums and normalizations that
+overflow on the way, infinite weights and parameters.  See docs/special-values.md.
 
 Where a result is left open, every run of the interpreter has something else there, so that
 anything is accepted, and so is all that depends on it.
@@ -11,23 +11,28 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tools.graph_fuzz.rounding import Noise
+from tools.graph_fuzz.rounding import Noise, largest
 from whet.core.dtypes import f64
 from whet.core.errors import WhetError
 from whet.core.types import Array
 from whet.graph.graph import Constant, Node
 from whet.graph.interpret import run_node
+from whet.ops.normalize import BatchNorm
+from whet.ops.pool import AvgPool
+from whet.ops.recurrent import Recurrence
+from whet.ops.reduce import ReduceMean
+from whet.ops.signal import DFT
 
 SUMS = frozenset([
     "matmul", "conv", "conv_transpose", "einsum", "reduce_sum", "reduce_mean", "avg_pool", "cumsum",
-    "col2im", "attention",
+    "col2im", "attention", "rnn", "lstm", "gru", "dft",
 ])  # fmt: skip
 """Sums of products, in any order: a partial sum may overflow where the whole does not."""
 SIGNLESS = SUMS | frozenset([
     "maximum", "minimum", "relu", "leaky_relu", "prelu", "elu", "celu", "selu", "thresholded_relu",
     "hard_sigmoid", "hard_swish", "shrink", "softsign", "gelu", "swish", "mish", "max_pool",
-    "lp_pool", "reduce_max", "reduce_min", "reduce_prod", "cumprod", "dft", "resize", "grid_sample",
-    "roi_align", "max_roi_pool", "deform_conv", "rnn", "lstm", "gru", "batch_norm", "layer_norm",
+    "lp_pool", "reduce_max", "reduce_min", "reduce_prod", "cumprod", "resize", "grid_sample",
+    "roi_align", "max_roi_pool", "deform_conv", "batch_norm", "layer_norm",
     "instance_norm", "group_norm", "rms_norm", "lrn", "det",
 ])  # fmt: skip
 """Operators whose zeros have any sign."""
@@ -52,7 +57,7 @@ def opened(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], nois
         results = tuple(_any_sign(r, noise) for r in results)
     if _is_open(node, args):
         return tuple(_other(r, np.ones(r.shape, np.bool_), noise) for r in results)
-    if name in SUMS and any(_has_huge(a) for a in args):
+    if name == "batch_norm" or (name in SUMS and any(_has_huge(a) for a in args)):
         return _with_overflows(node, args, results, noise)
     return results
 
@@ -66,7 +71,7 @@ def _any_sign(array: Array, noise: Noise) -> Array:
 
 def _is_open(node: Node, args: tuple[Array, ...]) -> bool:
     name = node.op.name
-    if name == "conv" and not isinstance(node.inputs[1], Constant):
+    if name in ("conv", "conv_transpose") and not isinstance(node.inputs[1], Constant):
         return _is_special(args[1])  # times padding, it may be NaN or left out
     if name not in OPEN:
         return False
@@ -90,13 +95,50 @@ def _other(array: Array, where: Array, noise: Noise) -> Array:
 
 def _with_overflows(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], noise: Noise,
                     ) -> tuple[Array, ...]:  # fmt: skip
-    """Open where the sum of the sizes of finite terms overflows."""
+    """Open where what is computed on the way to finite results may overflow."""
     sizes = tuple(
         np.where(np.isfinite(a), np.abs(a), 0.0) if a.dtype == np.float64 else a for a in args
     )
+    limit = LIMITS.get(node.results[0].type.dtype.name, 3.3e38)
     try:
-        bounds = run_node(node, sizes, f64)
+        bounds = _bounds(node, sizes)
     except WhetError:
         return results
-    limit = LIMITS.get(node.results[0].type.dtype.name, 3.3e38)
-    return tuple(_other(r, b > limit, noise) for r, b in zip(results, bounds))
+    return tuple(_other(r, ~(b <= limit), noise) for r, b in zip(results, bounds))
+
+
+def _bounds(node: Node, sizes: tuple[Array, ...]) -> tuple[Array, ...]:
+    """How large numbers may become before the results are known, given the sizes of terms."""
+    op = node.op
+    if isinstance(op, BatchNorm):
+        return (_bound_of_batch_norm(op.epsilon, *sizes),)
+    bounds = run_node(node, sizes, f64)
+    if isinstance(op, Recurrence):
+        return _bounds_of_gates(sizes, bounds)
+    if isinstance(op, DFT):  # terms have all signs, whatever those of the signal are
+        return tuple(np.full(b.shape, sizes[0].sum()) for b in bounds)
+    terms = 1.0  # of a mean, whose sum is formed before it is divided
+    if isinstance(op, ReduceMean):
+        terms = sizes[0].size / max(bounds[0].size, 1)
+    elif isinstance(op, AvgPool):
+        terms = float(np.prod(op.kernel))
+    with np.errstate(all="ignore"):
+        return tuple(b * terms for b in bounds)
+
+
+def _bound_of_batch_norm(epsilon: float, x: Array, *parameters: Array) -> Array:
+    """That of x * factor + (bias - mean * factor), with factor = scale / deviation."""
+    scale, bias, mean, var = (p.reshape(-1, *(1,) * (x.ndim - 2)) for p in parameters)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(var + epsilon)
+        return np.asarray((x + mean) * factor + bias + factor)
+
+
+def _bounds_of_gates(sizes: tuple[Array, ...], states: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Those of what goes into the gates at any time, for every sequence of the batch."""
+    x, w, r, biases, *initial = sizes
+    state = max(1.0, *(largest(a) for a in (*states, *initial) if a.dtype == np.float64))
+    with np.errstate(all="ignore"):
+        gates = x @ w.T + biases.reshape(2, -1).sum(0) + state * r.sum(1)
+    each = gates.max((0, 2), initial=0.0)[:, None]
+    return tuple(np.broadcast_to(each, s.shape) for s in states)

@@ -266,7 +266,7 @@ def _view(node: Node, position: int, place: Place, result: Value) -> Place | Non
         moved = node.op.run_reference(arrays)[result.index]
     except OperatorError:  # it cannot move integers
         return None
-    if moved.size == 0:
+    if moved.size == 0 or moved.dtype != np.int64:  # empty, or read as another type
         return None
     return strides_over(moved, place)
 

@@ -222,15 +222,14 @@ class Op:
 
     def run_reference(self, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
         """Reference results, always as a tuple, with the inferred types enforced."""
+        types = self.infer_types(tuple(type_of(a) for a in arrays))
         try:
             with np.errstate(all="ignore"):
                 results = tuple(np.asarray(r) for r in _as_tuple(self.reference(*arrays)))
         except MemoryError:
             inputs = ", ".join(str(type_of(a)) for a in arrays)
             fail("WH1005", f"not enough memory for {self.name} of {inputs}")
-        for result, expected in zip(
-            results, self.infer_types(tuple(type_of(a) for a in arrays)), strict=True
-        ):
+        for result, expected in zip(results, types, strict=True):
             got = type_of(result)
             same = (
                 got == expected

@@ -46,13 +46,9 @@ def _scaled_tanh(b: Builder, x: Any, alpha: float, beta: float) -> Any:
     return b(Mul(), inner, scalar(b, alpha, x))
 
 
-def _sigmoid(x: Array) -> Array:
-    return 0.5 + 0.5 * np.tanh(0.5 * x)
-
-
 ACTIVATIONS: dict[str, Activation] = {
     "tanh": Activation(lambda b, x, _a, _b: b(Tanh(), x), lambda x, _a, _b: np.tanh(x)),
-    "sigmoid": Activation(lambda b, x, _a, _b: b(Sigmoid(), x), lambda x, _a, _b: _sigmoid(x)),
+    "sigmoid": Activation(lambda b, x, _a, _b: b(Sigmoid(), x), lambda x, _a, _b: Sigmoid.numpy(x)),
     "relu": Activation(lambda b, x, _a, _b: b(Relu(), x), lambda x, _a, _b: np.maximum(x, 0)),
     "affine": Activation(_affine, lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
     "leakyrelu": Activation(

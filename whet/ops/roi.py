@@ -79,21 +79,27 @@ class RoiAlign(Op):
                 "a box lies in an image that does not exist", code="WH1302")  # fmt: skip
         for box, image, result in zip(rois.astype(inner), batch_indices, out):
             x1, y1, x2, y2 = box * scale - shift
-            ys, rows, y_weights = self._samples(y1, y2, self.output_size[0], x.shape[2])
-            xs, columns, x_weights = self._samples(x1, x2, self.output_size[1], x.shape[3])
+            ys, rows, y_weights, y_valid = self._samples(y1, y2, self.output_size[0], x.shape[2])
+            xs, columns, x_weights, x_valid = self._samples(x1, x2, self.output_size[1], x.shape[3])
             if not ys or not xs:
                 continue
             # [C, bins_y, points_y, 2, bins_x, points_x, 2]: the four neighbours, weighted
             near = x[image].astype(inner)[:, rows[..., None, None, None], columns]
             weighted = near * y_weights[..., None, None, None] * x_weights
+            # Outside of the image is nothing, whatever the nearest element is.
+            valid = y_valid[:, :, None, None, None, None] & x_valid[:, :, None]
+            weighted = np.where(valid, weighted, inner.type(0))
             if self.mode == "avg":
                 result[...] = weighted.sum((2, 3, 5, 6)) / inner.type(ys * xs)
             else:
                 result[...] = weighted.max((2, 3, 5, 6))
         return out.astype(x.dtype)
 
-    def _samples(self, low: Array, high: Array, bins: int, extent: int) -> tuple[int, Array, Array]:
-        """Points per bin, and [bins, points, 2] neighbours with their weights, of one axis."""
+    def _samples(
+        self, low: Array, high: Array, bins: int, extent: int
+    ) -> tuple[int, Array, Array, Array]:
+        """Points per bin, and [bins, points, 2] neighbours with their weights, of one axis; and
+        which of the [bins, points] lie in the image."""
         size = high - low
         if not self.half_pixel:
             size = np.maximum(size, 1)
@@ -107,9 +113,9 @@ class RoiAlign(Op):
         first = np.clip(np.floor(at), 0, extent - 1)
         fraction = np.where(first >= extent - 1, 0, np.maximum(at, 0) - first).astype(low.dtype)
         indices = np.stack([first, np.minimum(first + 1, extent - 1)], -1)
-        weights = np.stack([1 - fraction, fraction], -1) * valid[..., None]
+        weights = np.stack([1 - fraction, fraction], -1)
         inside = np.clip(convert_array(indices, i64), 0, extent - 1)  # also where they are NaN
-        return points, inside, weights.astype(low.dtype)
+        return points, inside, weights.astype(low.dtype), valid
 
     def program(self, x: TensorType, rois: TensorType, batch_indices: TensorType) -> Program:
         t = compute_dtype(x.dtype)

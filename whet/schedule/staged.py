@@ -300,7 +300,10 @@ def _compute(
 
     body = over_copy(s, copy, memory).body
     (reduce,) = [e for e in subexpressions(body) if isinstance(e, Reduce)]
-    make = Accumulator(0, by_columns(s, reduce), (t.px, t.nv, t.lanes), (i, v, lane))
+    terms = by_columns(s, reduce)
+    if s.width < width:
+        terms = _read_where(lane < s.width, terms, s.columns.axis, memory)
+    make = Accumulator(0, terms, (t.px, t.nv, t.lanes), (i, v, lane))
     statements = make.statements(where, tile)
     done: dict[Expr, Expr] = {reduce: make.result}
     final = substitute(map_expr(body, done.get), where)
@@ -316,6 +319,17 @@ def _compute(
     for register in make.registers:
         nest = Allocate(register, (nest,))
     return [nest]
+
+
+def _read_where(exists: Expr, reduce: Reduce, axis: Axis, memory: Buffer) -> Reduce:
+    """The reduction with lanes that read nothing but the copy unless they exist."""
+    reads = [e for e in subexpressions(reduce.value) if isinstance(e, Read)]
+    masked: dict[Expr, Expr] = {
+        e: select(exists, e, const(0, e.dtype))
+        for e in reads
+        if e.tensor is not memory and axis in free_symbols(e)
+    }
+    return Reduce(reduce.kind, reduce.axes, map_expr(reduce.value, masked.get))
 
 
 def by_columns(s: Staged, reduce: Reduce) -> Reduce:

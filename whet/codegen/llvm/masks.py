@@ -52,7 +52,7 @@ class MaskWriter(MemoryWriter):
     def masked_load(self, read: Read, other: Const, run: range) -> Operand | None:
         """Some lanes from neighbouring elements, the others a constant; memory before the first
         one that counts and behind the last is not touched.  None if elements are further than
-        two apart."""
+        two apart, or if not all of these lanes are sure to be inside of the buffer."""
         buffer = read.tensor
         if not isinstance(buffer, Buffer) or buffer.scope == "register" or self.limits is not None:
             return None
@@ -67,6 +67,8 @@ class MaskWriter(MemoryWriter):
         if step == 2 and self.holds(buffer, rest.terms, pairs[0], pairs[1] - pairs[0]):
             # Pairs of vectors from which even and odd elements are picked are read once.
             base, (low, end) = even, pairs
+        if self.guarded and not self.holds(buffer, rest.terms, low, end - low):
+            return None  # some of these lanes may count only by the condition around
         parts = []
         for part in range(step):
             # Elements that no lane takes are left out, so that they read as the constant.

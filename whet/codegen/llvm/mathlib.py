@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from whet.codegen.llvm.conversion import convert
 from whet.codegen.llvm.function import FunctionWriter
-from whet.codegen.llvm.operand import Operand, literal, llvm_type
+from whet.codegen.llvm.operand import Operand, is_number, literal, llvm_type
 from whet.codegen.llvm.support import no_code
 from whet.core.dtypes import bool_, compute_dtype, f32, i32
 
@@ -81,14 +81,14 @@ def minimum_or_maximum(f: FunctionWriter, name: str, a: Operand, b: Operand) -> 
     """The smaller or larger operand; a NaN in either gives NaN, as in NumPy.
 
     One instruction takes the second operand when either is NaN, so only a NaN in the first
-    needs a second look, and none when the second is a constant.
+    needs a second look, and none when the second is a constant that is a number.
     """
     a, b = f.match_lanes(a, b)
     if not a.text.startswith("%"):
         a, b = b, a
     less = f.compare("olt" if name == "min" else "ogt", b, a)
     picked = f.emit(f"select {less}, {b}, {a}", a.dtype, a.lanes)
-    if not b.text.startswith("%"):
+    if is_number(b):
         return picked
     return f.choose(f.compare("uno", b, b), b, picked)
 

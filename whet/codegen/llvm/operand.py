@@ -11,6 +11,8 @@ import numpy as np
 from whet.core.dtypes import DType, bf16, f16
 
 HALVES = (f16, bf16)
+NOT_A_NUMBER = "0x7FF8000000000000"
+"""NaN as a literal."""
 _NAMES = {"f64": "double", "f32": "float", "bool": "i1"}
 
 
@@ -61,6 +63,11 @@ def literal(value: float | int | bool, dtype: DType, lanes: int = 0) -> Operand:
     return Operand(text, dtype, lanes)
 
 
+def is_number(operand: Operand) -> bool:
+    """True for a constant that is not NaN."""
+    return not operand.text.startswith("%") and NOT_A_NUMBER not in operand.text
+
+
 def _float_literal(value: float, dtype: DType) -> str:
     """Hexadecimal form, which is exact; the bits of half precision."""
     if dtype in HALVES:
@@ -68,5 +75,5 @@ def _float_literal(value: float, dtype: DType) -> str:
             return str(int(np.asarray(value).astype(dtype.numpy).view(np.uint16)))
     rounded = float(np.float32(value)) if dtype.name == "f32" else value
     if math.isnan(rounded):
-        return "0x7FF8000000000000"
+        return NOT_A_NUMBER
     return "0x" + struct.pack(">d", rounded).hex().upper()

@@ -145,6 +145,8 @@ def _scale(c: Context, scales: Sequence[float]) -> Value:
     shrinking, growing = [min(s, 1.0) for s in scales], [max(s, 1.0) for s in scales]
     passes: tuple[tuple[list[float], NearestMode], ...] = ((shrinking, "ceil"), (growing, "floor"))
     y = c.input(0)
+    if all(_scaled(d, s) == d for d, s in zip(y.tensor_type.shape, scales)):
+        return y
     for factors, rounding in passes:
         if any(f != 1.0 for f in factors):
             old = y.tensor_type.shape
