@@ -34,7 +34,8 @@ def test_this_machine_with_defaults(whet: Whet, cache: FileCache) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == str(detect())
     shown = {line.split()[0]: line.split()[2] for line in lines[3:]}
-    assert shown == dict.fromkeys(CONSTANTS, "default")
+    assert shown == {name: detect().origin(name) for name in CONSTANTS}
+    assert "measured" not in shown.values()
 
 
 def test_a_preset_as_json(whet: Whet, cache: FileCache) -> None:

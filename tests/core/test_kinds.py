@@ -47,4 +47,6 @@ def test_what_was_measured_comes_first_then_the_kind_then_the_default() -> None:
     assert known.constant("memory_felt") == KINDS[0].measured["memory_felt"]
     assert known.constant("fork_join_ns") == CONSTANTS["fork_join_ns"].default
     assert preset.constant("memory_felt") == CONSTANTS["memory_felt"].default
+    origins = {name: known.origin(name) for name in ("far_felt", "memory_felt", "fork_join_ns")}
+    assert list(origins.values()) == ["measured", "similar", "default"]
     assert not known.is_calibrated

@@ -58,6 +58,5 @@ def target_command(
 def show(target: Target, reporter: Reporter) -> None:
     reporter.text(f"{target}\n{target.triple}, {target.cpu}, {' '.join(target.features)}\n")
     for name, constant in CONSTANTS.items():
-        value = target.constant(name)
-        origin = "default" if value == constant.default else "measured"
+        value, origin = target.constant(name), target.origin(name)
         reporter.text(f"{name:25}{value:>8.4g}  {origin:9} {constant.meaning}")

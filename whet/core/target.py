@@ -76,6 +76,12 @@ class Target:
         known = self.calibration.get(name)
         return self._typical.get(name, CONSTANTS[name].default) if known is None else known
 
+    def origin(self, name: str) -> str:
+        """Where a constant is from: measured here, measured on a similar machine, or a default."""
+        if name in self.calibration:
+            return "measured"
+        return "similar" if name in self._typical else "default"
+
     @cached_property
     def _typical(self) -> Mapping[str, float]:
         kind = nearest_kind(self.name, self.vector_bits)
