@@ -63,9 +63,11 @@ def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array
                 if block and (block >= rows or w.shifts or not fits):
                     continue
                 chunks = {panels} if block else {panels, -(-panels // (4 * threads)), 1}
+                # A panel that a single tile uses streams in by itself.
+                asks = (0, 1) if (block or rows) > mr else (0,)
                 found += [
                     (m, mr, nv, lanes, block, chunk, ask, terms)
-                    for chunk, ask in product(sorted(chunks), (0, 1))
+                    for chunk, ask in product(sorted(chunks), asks)
                 ]
     names = ("m", "mr", "nv", "lanes", "block", "panels_per_chunk", "prefetch", "terms")
     return population(names, found)
