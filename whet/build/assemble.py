@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from whet.build.borders import clearing_program
-from whet.build.constants import SHARED_FROM_BYTES, ConstantStore, shared_bytes
+from whet.build.constants import ConstantStore
 from whet.build.control import ControlStep
 from whet.build.entry import FlowCall, TableCall, declarations, routine_ir
 from whet.build.flow import flow_ir
@@ -16,6 +16,7 @@ from whet.build.memory import plan_arena
 from whet.build.placement import Storage
 from whet.build.plan import LoopStep, Plan, Step
 from whet.build.segment import ENTRY
+from whet.build.shared_constants import SHARED_FROM_BYTES, shared_bytes
 from whet.core.caching import FileCache
 from whet.ir.tensor import Compute, describe
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from whet.build.constants import as_bytes, checksum, held_bytes
+from whet.build.shared_constants import as_bytes, checksum, held_bytes
 from whet.core.alignment import aligned_zeros, round_up
 from whet.core.caching import FileCache
 from whet.core.types import Array
