@@ -16,9 +16,10 @@ from whet.core.target import PRESETS
 from whet.core.types import Shape
 from whet.ir.expr import call
 from whet.ir.program import SCRATCH_LIMIT_BYTES
-from whet.ir.tensor import Compute, compute, placeholder
+from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
 from whet.schedule.contraction import Tiling
+from whet.schedule.default import default_choice
 from whet.schedule.nests import program_nests
 from whet.schedule.slabs import find_slabs, lower_slabs
 from whet.schedule.slabs_model import slab_costs, slab_holes, slab_nests
@@ -115,3 +116,12 @@ def test_nests_are_those_of_programs(preset: str) -> None:
             found = [shape_of(n, int(at)) for n in nests for at in np.flatnonzero(n.rows == row)]
             assert len(found) == 2
             assert set(found) <= known
+
+
+def test_a_sum_of_weights_times_a_scalar_is_no_slab() -> None:
+    """y[j] = sum(w[e, j] * x for e): the factor that is given has no axes."""
+    w, x, e = placeholder((2, 4), f32, "w"), placeholder((), f32, "x"), reduce_axis(2, "e")
+    y = compute((4,), lambda j: sum_(w[e, j] * x[()], e), "y")
+    task = make_task(y, constants=[w])
+    assert find_slabs(task) is None
+    check_native(default_choice(task, HOST, 1).kernel("k"), task, arrays_for(task), HOST)

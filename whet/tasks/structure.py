@@ -117,7 +117,7 @@ def vector_axis_of_contraction(
 
     The output's should be one that only one factor has: the weights, if one is constant, since
     they can be stored to fit (for a convolution this gives the output channels).  The other
-    operand's is the longest reduced axis that indexes it alone.
+    operand's is the longest reduced axis that indexes it alone.  None if that is a scalar.
     """
     found = s.contraction
     if found is None:
@@ -139,7 +139,7 @@ def vector_axis_of_contraction(
             suits = own.tensor in constants or not constants & {left.tensor, right.tensor}
         if suits:
             best = (number, other)
-    if best is None:
+    if best is None or not best[1].indices:
         return None
     number, other = best
     inner = [
