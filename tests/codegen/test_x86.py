@@ -11,9 +11,15 @@ from tests.codegen.foreign import compile_for
 from tests.codegen.loops import busiest_loop
 from tests.ops.test_properties import check_same
 from whet.build.native import NO_CACHE, build
+from whet.core.dtypes import f32, i32
 from whet.core.foreign import missing_here
-from whet.core.target import PRESETS, Target
+from whet.core.target import PRESETS, Target, named_target
+from whet.core.types import TensorType
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
+from whet.ops.arithmetic import Round
+from whet.ops.casting import Cast
 
 OLD, NARROW, WIDE = (PRESETS[f"x86-64-v{n}"] for n in (2, 3, 4))
 
@@ -63,3 +69,18 @@ def test_results_are_those_of_the_interpreter(name: str, target: Target) -> None
     for results in guarded_results(executable, graph, arrays):
         for got, want in zip(results, expected, strict=True):
             check_same(got, np.asarray(want), name)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("length", [4, 17, 33])
+def test_rounded_numbers_become_integers_wherever_they_lie(name: str, length: int) -> None:
+    """The last vector overlaps the one before, so it is not aligned."""
+    b = GraphBuilder()
+    x = b.input("x", TensorType((length,), f32))
+    graph = Graph((x,), (b.one(Cast(i32), b.one(Round(), x)),), ("y",))
+    values = np.linspace(-5, 5, length + 1, dtype=np.float32)[1:]
+    target = named_target(name)
+    if missing_here(target):
+        pytest.skip("another processor")
+    (found,) = build(graph, target, 1, NO_CACHE)((values,))
+    assert found.tolist() == np.rint(values).astype(np.int32).tolist()

@@ -13,7 +13,8 @@ from whet.core.errors import WhetError
 
 _OF_NUMBERS = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp",
-    "floor", "fma", "fmod", "log", "pow", "rint", "sin", "sinh", "tan", "tanh", "trunc",
+    "floor", "fma", "fmod", "log", "nearbyint", "pow", "rint", "sin", "sinh", "tan", "tanh",
+    "trunc",
 )  # fmt: skip
 _OF_MEMORY = ("memcpy", "memmove", "memset")
 _OF_THE_SYSTEM = (

@@ -22,9 +22,11 @@ _LIBM = {
     "atanh", "exp", "log", "erf", "pow",
 }  # fmt: skip
 _INTRINSIC = {
-    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rint",
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "nearbyint",
     "trunc": "trunc",
 }  # fmt: skip
+"""`rint` is the same, but LLVM makes one instruction of it and a conversion to integers, and for
+SSE lets that read memory whose alignment it does not know, which ends the process."""
 
 
 def call(f: FunctionWriter, name: str, args: Sequence[Operand]) -> Operand:
