@@ -1,7 +1,10 @@
 """Kinds of processors that were measured: constants for machines that were not, or not yet.
 
-The figures are what `whet target --measure` found on one machine of each kind, mid November 2026.
-What depends on the number of cores more than on the kind (handing work to threads) is left out.
+The figures are rounded from two or three runs of `whet target --measure` on one machine of each
+kind, mid November 2026: two cores of Zen 4, and 16 virtual ones of a Xeon that others used as
+well.  What all cores of Zen 4 read from their last cache is not measured but reckoned, for eight
+that share one, from what two read (195 bytes per ns).  What depends on the number of cores more
+than on the kind (handing work to threads) is left out.
 """
 
 from __future__ import annotations
