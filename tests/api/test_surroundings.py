@@ -82,7 +82,7 @@ def test_a_user_without_a_home(
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    configured(DB_PATH=None)
+    configured(DB_PATH=None, CACHE_DIR=None)
     f = check_native(linear, notes)
     assert notes == [
         "nothing is kept between runs: this user has no home folder; set WHET_CACHE_DIR to a "

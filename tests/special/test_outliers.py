@@ -215,7 +215,7 @@ def test_calls_from_several_threads(notes: list[str]) -> None:
 
 def test_an_artifact_keeps_the_guard(tmp_path: Path, notes: list[str]) -> None:
     compiled(notes).save(tmp_path / "model.whet")
-    model = whet.load(tmp_path / "model.whet", note=notes.append)
+    model = whet.load(tmp_path / "model.whet", 1, note=notes.append)
     assert model.numerics == "guarded"
     near(model(with_outlier(NAN)), expected(layered(), with_outlier(NAN)))
     assert notes == [MESSAGE]
@@ -225,9 +225,9 @@ def test_the_file_of_a_model_is_not_needed_again(tmp_path: Path, notes: list[str
     graph, path = layered(), tmp_path / "model.onnx"
     onnx.save(export_model(graph), path)
     stored = tmp_path / "model.whet"
-    from_file = whet.compile(path, numerics="guarded", note=notes.append)
+    from_file = whet.compile(path, threads=1, numerics="guarded", note=notes.append)
     from_file.save(stored)
-    from_artifact = whet.load(stored, note=notes.append)
+    from_artifact = whet.load(stored, 1, note=notes.append)
     path.unlink()
     stored.unlink()
     for model in (from_file, from_artifact):
@@ -264,7 +264,7 @@ def test_outliers_in_a_loop_are_found(notes: list[str]) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     guarded, exact = (
-        whet.compile(model, numerics=n, note=notes.append) for n in ("guarded", "exact")
+        whet.compile(model, threads=1, numerics=n, note=notes.append) for n in ("guarded", "exact")
     )
     for times in (1, 3):
         for x in (image(), with_outlier(NAN)):
@@ -278,8 +278,9 @@ def test_parts_of_a_model_that_are_not_native(notes: list[str]) -> None:
     b = GraphBuilder()
     found = b.one(NonZero(), graph.outputs[0])
     model = whet.compile(
-        Graph(graph.inputs, (found,), ("places",)), numerics="guarded", note=notes.append
-    )
+        Graph(graph.inputs, (found,), ("places",)), threads=1, numerics="guarded",
+        note=notes.append,
+    )  # fmt: skip
     for x in (image(), with_outlier(NAN)):
         want = np.stack(np.nonzero(expected(graph, x)))
         np.testing.assert_array_equal(model(x), want)

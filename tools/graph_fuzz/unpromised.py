@@ -28,6 +28,8 @@ SUMS = frozenset([
     "col2im", "attention", "rnn", "lstm", "gru", "dft",
 ])  # fmt: skip
 """Sums of products, in any order: a partial sum may overflow where the whole does not."""
+PRODUCTS = frozenset(["reduce_prod", "cumprod"])
+"""Products in any order: a part may overflow or vanish where the whole does not."""
 SIGNLESS = SUMS | frozenset([
     "maximum", "minimum", "relu", "leaky_relu", "prelu", "elu", "celu", "selu", "thresholded_relu",
     "hard_sigmoid", "hard_swish", "shrink", "softsign", "gelu", "swish", "mish", "max_pool",
@@ -59,6 +61,8 @@ def opened(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], nois
         return tuple(_other(r, np.ones(r.shape, np.bool_), noise) for r in results)
     if name == "batch_norm" or (name in SUMS and any(_has_huge(a) for a in args)):
         return _with_overflows(node, args, results, noise)
+    if name in PRODUCTS:
+        return _with_lost_parts(node, args, results, noise)
     return results
 
 
@@ -105,6 +109,21 @@ def _with_overflows(node: Node, args: tuple[Array, ...], results: tuple[Array, .
     except WhetError:
         return results
     return tuple(_other(r, ~(b <= limit), noise) for r, b in zip(results, bounds))
+
+
+def _with_lost_parts(node: Node, args: tuple[Array, ...], results: tuple[Array, ...],
+                     noise: Noise) -> tuple[Array, ...]:  # fmt: skip
+    """Open where the large factors alone overflow, or the small ones alone vanish."""
+    if args[0].dtype != np.float64:
+        return results
+    sizes = np.abs(np.where(np.isfinite(args[0]) & (args[0] != 0), args[0], 1.0))
+    wide = node.results[0].type.dtype == f64
+    large = run_node(node, (np.maximum(sizes, 1.0), *args[1:]), f64)
+    small = run_node(node, (np.minimum(sizes, 1.0), *args[1:]), f64)
+    least = 2.3e-308 if wide else 1.2e-38
+    limit = LIMITS.get(node.results[0].type.dtype.name, 3.3e38)
+    return tuple(_other(r, (b > limit) | (s < least), noise)
+                 for r, b, s in zip(results, large, small))  # fmt: skip
 
 
 def _bounds(node: Node, sizes: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -26,17 +26,17 @@ from whet.graph.graph import Graph, make_input
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor, compute, placeholder, reduce_axis, sum_
 from whet.ops.matmul import MatMul
+from whet.schedule.arrival import STEADY_TILES, awaited
 from whet.schedule.contraction import Contraction, find_contraction
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import contraction_costs, contraction_holes
 from whet.schedule.sketch import SKETCHES
-from whet.schedule.work import overlapped
 from whet.tasks.task import Task
 
 NEAR_DEPTH, DEPTH, PAGE_DEPTH = 96, 1008, 1024
 """Terms of sums whose panels stay in the first cache, of those whose panels do not, and of those
 whose rows lie a page apart."""
-NEAR_TILES, TILES, FAR_TILES, APART_TILES = 64, 12, 4, 2
+NEAR_TILES, TILES, APART_TILES = 64, 12, 2
 """Tiles that use a panel; those of one from far away are few, so that it is used up fast."""
 FAR = 3
 """How many times what the second cache holds the weights are that lie beyond it."""
@@ -77,7 +77,8 @@ class TileProbe:
         if self.source != "near":
             rate, felt = WAY[self.source, bool(self.holes["prefetch"])]
             arrival = self.columns * self.depth * f32.itemsize / target.constant(rate)
-            costs = overlapped(costs, arrival, target.constant(felt))
+            hinted = bool(self.holes["prefetch"])
+            costs = awaited(costs, arrival, STEADY_TILES, hinted, target.constant(felt))
         return float(costs[0])
 
     @property
@@ -138,7 +139,7 @@ def tile_probes(target: Target) -> dict[str, TileProbe]:
         return TileProbe(tiles * mr, panels * width, depth, holes)
 
     def away(source: Literal["l3", "memory"], nbytes: int, prefetch: int) -> TileProbe:
-        made = one(FAR_TILES, FAR_TILES, max(2, nbytes // panel_bytes), DEPTH, prefetch)
+        made = one(STEADY_TILES, STEADY_TILES, max(2, nbytes // panel_bytes), DEPTH, prefetch)
         return replace(made, source=source)
 
     apart = one(APART_TILES, APART_TILES, -(-PAGE_DEPTH // width), PAGE_DEPTH)

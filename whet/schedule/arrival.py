@@ -15,12 +15,18 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.schedule.rates import rates_of
-from whet.schedule.work import overlapped
+from whet.schedule.tile import LINE_BYTES
+from whet.schedule.work import HELD_UP, IN_FLIGHT, overlapped
 
 KEPT = 0.6
 """The part of the second cache that data which is used again can count on."""
 LAST_KEPT = 0.75
 """The same of the last cache."""
+STEADY_TILES = 4
+"""Tiles that use a panel when its arrival is measured (see `whet.build.kernel_probes`)."""
+STREAMING = 12.0
+"""Lines that must be on their way from memory at once: with fewer (tiles of 9 rows and one vector;
+with two vectors there are enough), nothing is computed while they arrive."""
 
 
 def from_second_cache(busy: Array, nbytes: Array, near: Array, target: Target) -> Array:
@@ -29,7 +35,17 @@ def from_second_cache(busy: Array, nbytes: Array, near: Array, target: Target) -
     Where `near`, the bytes that tiles use meanwhile, fits the first cache, they wait for nothing.
     """
     arrival = np.where(near <= target.l1d_bytes * 0.75, 0.0, nbytes / rates_of(target).l2_bytes)
-    return overlapped(busy, arrival, target.constant("l2_felt"))
+    return _longer(busy, arrival) + target.constant("l2_felt") * np.minimum(busy, arrival)
+
+
+def _longer(a: Array, b: Array | float) -> Array:
+    """The longer of two times; somewhat more where they are about the same.
+
+    Then each waits for the other now and then: 2 rows of 4 vectors of 512 bits, which need all that
+    the second cache gives, take 1.2 to 1.5 times as long as either alone.
+    """
+    result: Array = np.cbrt(a**3 + b**3)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +74,11 @@ class Share:
     def own_steps(self) -> Array:
         return np.ceil(self.steps / self.threads)
 
+    @property
+    def times(self) -> Array:
+        """How often a thread goes through its part of the right factor."""
+        return np.maximum(1.0, self.own_steps / self.chunks)
+
     def far_bytes(self, target: Target) -> Array:
         """Bytes that come from beyond the second cache of the thread's core.
 
@@ -85,10 +106,63 @@ def leaves_last_cache(nbytes: float, target: Target) -> bool:
     return nbytes > LAST_KEPT * target.l3_bytes
 
 
-def from_far(busy: Array, nbytes: Array, hinted: Array, target: Target, threads: int) -> Array:
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """How tiles go through panels of weights."""
+
+    tiles: Array
+    """Tiles in a row that use a panel."""
+    hinted: Array
+    """Whether the kernel asks for the next panel ahead of time."""
+    times: Array
+    """How often a thread goes through all of its panels."""
+    in_flight: Array
+    """Lines of a panel within the instructions that the core looks ahead."""
+
+
+def lines_in_flight(mr: Array, nv: Array, row_bytes: Array) -> Array:
+    """Lines that a core asks for by looking ahead, when a step of a tile reads so many bytes."""
+    return IN_FLIGHT / (mr * nv + mr + nv) * row_bytes / LINE_BYTES
+
+
+def from_far(busy: Array, nbytes: Array, panels: Panels, target: Target, threads: int) -> Array:
     """Cycles of a thread that is busy so long and reads so many bytes from beyond its caches."""
     rates = rates_of(target)
     shared = target.constant("l3_shared_bytes_per_ns") / rates.clock / threads
     arrival = nbytes / min(rates.l3_bytes, shared)
-    felt = np.where(hinted, target.constant("hinted_felt"), target.constant("far_felt"))
-    return overlapped(busy, arrival, felt)
+    felt = np.where(panels.hinted, target.constant("hinted_felt"), target.constant("far_felt"))
+    return awaited(busy, arrival, panels.tiles, panels.hinted, felt)
+
+
+def with_weights(
+    ns: Array, nbytes: Array | float, target: Target, threads: int, panels: Panels | None = None
+) -> Array:
+    """The time of work that reads so many bytes of weights from memory, and then again from nearby;
+    without panels, once."""
+    alone = target.constant("core_memory_bytes_per_ns")
+    arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
+    there = max(HELD_UP, target.constant("memory_felt"))
+    if panels is None:
+        return overlapped(ns, arrival, there)
+    # Where few tiles use a panel, one after the other streams in, without a pause in which nothing
+    # is on its way.
+    steady = np.minimum(1.0, (1 - 1 / panels.tiles) / (1 - 1 / STEADY_TILES))
+    unasked = np.where(panels.in_flight < STREAMING, 1.0, there * steady)
+    felt = np.where(panels.hinted, target.constant("memory_hinted_felt"), unasked)
+    first = ns / panels.times
+    felt = np.maximum(HELD_UP, felt)
+    return ns - first + awaited(first, arrival, panels.tiles, panels.hinted, felt)
+
+
+def awaited(
+    busy: Array, arrival: Array | float, tiles: Array | int, hinted: Array | bool,
+    felt: Array | float,
+) -> Array:  # fmt: skip
+    """The time of tiles, of which so many in a row use a panel that has to arrive first.
+
+    It arrives while the first of them is computed, and the others follow; or, where the kernel asks
+    for it ahead of time, while all tiles of the panel before are.
+    """
+    meanwhile = np.where(hinted, busy, busy / tiles)
+    result: Array = busy - meanwhile + np.maximum(meanwhile, arrival)
+    return result + felt * np.minimum(busy, arrival)

@@ -11,7 +11,15 @@ from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Read, elements
 from whet.schedule.access import reads_constants_alone
-from whet.schedule.arrival import KEPT, Share, from_far, from_second_cache
+from whet.schedule.arrival import (
+    KEPT,
+    Panels,
+    Share,
+    from_far,
+    from_second_cache,
+    lines_in_flight,
+    with_weights,
+)
 from whet.schedule.attention import (
     MOST_ROWS,
     SCRATCH_BYTES,
@@ -30,7 +38,7 @@ from whet.schedule.model import (
 from whet.schedule.rates import rates_of
 from whet.schedule.rows_model import register_cycles, stage_cycles
 from whet.schedule.sketch import population
-from whet.schedule.work import fork_join_ns, halvings, shared_out, with_weights
+from whet.schedule.work import fork_join_ns, halvings, shared_out
 
 TILE_CYCLES = 12.0
 """Loops and addresses around a tile."""
@@ -115,7 +123,10 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
         copied = copied + _copied(f, f.second)
     busy = cycles * np.ceil(steps / threads)
     hinted = holes.get("prefetch", 0 * mr) > 0
-    busy = from_far(busy, _far_bytes(f, steps, target, threads), hinted, target, threads)
+    row_bytes = nv * holes["lanes"] * first.reduce.dtype.itemsize
+    times = np.maximum(1.0, steps / threads)
+    panels = Panels(-(-block // mr), hinted, times, lines_in_flight(mr, nv, row_bytes))
+    busy = from_far(busy, _far_bytes(f, steps, target, threads), panels, target, threads)
     ns = shared_out(busy * steps / np.ceil(steps / threads), steps, threads, target)
     ns = ns + batch * copied / threads / rates.clock
     # Copies ahead of the steps are a loop of their own.  What they write leaves the cache of the
@@ -125,7 +136,7 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     moved = 2 * nbytes / rates.l3_bytes / rates.clock / threads
     loop = fork_join_ns(np.array(batch), threads, target)
     ns = ns + np.where(ahead, loop + moved, 0.0)
-    return with_weights(ns, f.task.constant_bytes, target, threads, hinted)
+    return with_weights(ns, f.task.constant_bytes, target, threads, panels)
 
 
 def _far_bytes(f: Attention, steps: Array, target: Target, threads: int) -> Array:
@@ -158,9 +169,7 @@ def _tiles(
     mr, block = holes["mr"], holes["block"]
     rates, bits, size = rates_of(target), g.reduce.dtype.bits, g.reduce.dtype.itemsize
     passes = rates.passes(lanes, bits)
-    fma = mr * nv * passes / rates.operations
-    loads = (mr + nv * rates.load_passes(lanes, bits)) / rates.loads
-    cycle = np.maximum(np.maximum(fma, loads), rates.latency)
+    cycle = rates.tile_step(mr, nv, lanes, bits)
     tiles, panels = -(-block // mr), -(-g.column.extent // (nv * lanes))
     constant = reads_constants_alone(g.b, f.task)
     asks = holes.get("prefetch", 0 * mr) * constant

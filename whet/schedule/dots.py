@@ -27,6 +27,7 @@ from whet.ir.expr import Axis, Expr, Read, Reduce, Var, const, select
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.access import map_expr
+from whet.schedule.arrival import with_weights
 from whet.schedule.contraction import Contraction, find_contraction
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import lanes_for
@@ -51,7 +52,6 @@ from whet.schedule.work import (
     overlapped,
     shared_out,
     traffic_cycles,
-    with_weights,
 )
 from whet.tasks.task import Task
 

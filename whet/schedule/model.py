@@ -20,16 +20,19 @@ from whet.ir.affine import affine
 from whet.ir.expr import Read, Select
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
-from whet.schedule.arrival import KEPT, Share, from_far, from_second_cache
+from whet.schedule.arrival import (
+    KEPT,
+    Panels,
+    Share,
+    from_far,
+    from_second_cache,
+    lines_in_flight,
+)
 from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
 from whet.schedule.outside import parts_needed, worth_skipping
 from whet.schedule.rates import rates_of
 from whet.schedule.tile import LINE_BYTES
 from whet.schedule.work import STEP_NS, fork_join_ns, lane_step, overlapped
-
-SLACK = 1.15
-"""How much longer than their latency chains of multiply-adds take: a tile with just enough of them
-to hide it (4 x 2 vectors on AVX2) reaches 81 to 85 % of the peak where 6 x 2 reach 90."""
 
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
@@ -86,14 +89,11 @@ def contraction_costs(
     bits, size = c.reduce.dtype.bits, c.reduce.dtype.itemsize
     width = nv * lanes
     tiles, panels = -(-c.rows // mr), -(-c.columns // width)
-    blocks, chunks = -(-tiles // tpb), -(-panels // ppc)
+    blocks = -(-tiles // tpb)
     rates = rates_of(target)
     passes = rates.passes(lanes, bits)
-    fma = mr * nv * passes / rates.operations
     hints = hints_per_step(holes.get("prefetch", 0 * mr), tpb, width * size)
-    # Broadcasts feed operations straight from memory where the set has that form.
-    loads = (mr + nv * rates.load_passes(lanes, bits)) / rates.loads
-    cycle = np.maximum(np.maximum(fma, loads), SLACK * rates.latency)
+    cycle = rates.tile_step(mr, nv, lanes, bits)
     cycle = overlapped(cycle, _crowded_cycles(c, mr, target), target.constant("l2_felt"))
     cycle = cycle + hints * target.constant("hint_ns") * rates.clock
     depth = c.depth * parts_needed(c.edges, c.m_axes, mr, holes.get("skip", 0 * mr))
@@ -105,15 +105,37 @@ def contraction_costs(
     # A panel is read once per tile, and so are the tile's rows, from L1 when both fit.
     panel_bytes, row_bytes = c.depth * width * size, _row_elements(c) * mr * size
     tile = from_second_cache(tile, panel_bytes + row_bytes, panel_bytes + row_bytes, target)
-    steps = c.batch * blocks * chunks
-    share = Share(steps, chunks, ppc * panel_bytes, tpb * row_bytes, ppc, c.b_is_constant, threads)
+    share = contraction_share(c, threads, holes)
+    steps = share.steps
     busy = share.own_steps * tpb * ppc * tile
     if not c.b_is_constant:
         places = (panels, width * c.b.dtype.itemsize, tiles, blocks, holes["pack_b"])
         busy = busy + c.batch * _arrival_cycles(c, *places, target, threads) / threads
-    cycles = from_far(busy, share.far_bytes(target), hints > 0, target, threads)
+    ways = contraction_panels(c, threads, holes)
+    cycles = from_far(busy, share.far_bytes(target), ways, target, threads)
     handed = steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
     return cycles / rates.clock + handed
+
+
+def contraction_share(c: Contraction, threads: int, holes: dict[str, Array]) -> Share:
+    """How the blocks and chunks of a contraction are dealt out to threads."""
+    mr, width = holes["mr"], holes["nv"] * holes["lanes"]
+    tpb, ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
+    tiles, panels = -(-c.rows // mr), -(-c.columns // width)
+    blocks, chunks = -(-tiles // tpb), -(-panels // ppc)
+    size = c.reduce.dtype.itemsize
+    chunk_bytes, block_bytes = ppc * c.depth * width * size, tpb * _row_elements(c) * mr * size
+    steps = c.batch * blocks * chunks
+    return Share(steps, chunks, chunk_bytes, block_bytes, ppc, c.b_is_constant, threads)
+
+
+def contraction_panels(c: Contraction, threads: int, holes: dict[str, Array]) -> Panels:
+    """How the tiles of a contraction go through its panels."""
+    mr, nv, tpb = holes["mr"], holes["nv"], holes["tiles_per_block"]
+    hinted = holes.get("prefetch", 0 * mr) > 0
+    row_bytes = nv * holes["lanes"] * c.reduce.dtype.itemsize
+    times = contraction_share(c, threads, holes).times
+    return Panels(tpb, hinted, times, lines_in_flight(mr, nv, row_bytes))
 
 
 def _row_elements(c: Contraction) -> float:

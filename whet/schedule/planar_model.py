@@ -11,6 +11,7 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
+from whet.schedule.arrival import with_weights
 from whet.schedule.model import lanes_for
 from whet.schedule.planar import Planar
 from whet.schedule.rates import rates_of
@@ -25,12 +26,11 @@ from whet.schedule.work import (
     shared_out,
     streamed_cycles,
     traffic_cycles,
-    with_weights,
 )
 
 TILE_CYCLES = 4.0
 """Loops and addresses around a tile."""
-PLANE_CYCLES = 20.0
+PLANE_CYCLES = 5.0
 """What a plane takes besides: its weights, and the branches around its edges."""
 LONGEST_CODE = 720
 """Operations on vectors in the text of a kernel: compiling takes time."""
@@ -125,6 +125,7 @@ def _plane_cycles(form: Planar, target: Target, px: int, nv: int, lanes: int) ->
     per_term = operations(reduce.value) + (0.0 if product and reduce.kind == "sum" else 1.0)
     work = px * nv * passes * (terms * per_term + operations(body)) + vectors * passes * parted
     issue = max(work / rates.operations, loads / rates.loads)
+    issue += px * rates.masked_store * (nv * lanes > s.width)
     # The next tile starts while the chains of this one end.
     chain = rates.latency * terms / max(1.0, IN_FLIGHT / (work + loads))
     return tiles * (max(issue, chain) + TILE_CYCLES) + PLANE_CYCLES

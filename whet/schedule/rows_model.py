@@ -17,6 +17,7 @@ from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Expr, Reduce, elements
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.access import flatten_accesses
+from whet.schedule.arrival import with_weights
 from whet.schedule.nest import power_of_two_below
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.rows import TOGETHER_BYTES, Rows, lane_axis
@@ -29,7 +30,6 @@ from whet.schedule.work import (
     reads,
     shared_out,
     traffic_cycles,
-    with_weights,
 )
 
 ROW_CYCLES = 4.0

@@ -13,6 +13,7 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import elements
+from whet.schedule.arrival import with_weights
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
 from whet.schedule.sketch import population
@@ -36,7 +37,6 @@ from whet.schedule.work import (
     reads,
     shared_out,
     traffic_cycles,
-    with_weights,
 )
 
 TILE_CYCLES = 3.0

@@ -13,6 +13,7 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
+from whet.schedule.arrival import with_weights
 from whet.schedule.model import distance, lanes_for, visit_cycles
 from whet.schedule.rates import rates_of
 from whet.schedule.sketch import population
@@ -30,7 +31,6 @@ from whet.schedule.work import (
     shared_out,
     streamed_cycles,
     traffic_cycles,
-    with_weights,
 )
 
 TILE_CYCLES = 4.0

@@ -12,6 +12,7 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
+from whet.schedule.arrival import with_weights
 from whet.schedule.model import lanes_for
 from whet.schedule.rates import rates_of
 from whet.schedule.sketch import population
@@ -27,7 +28,6 @@ from whet.schedule.work import (
     reads,
     shared_out,
     traffic_cycles,
-    with_weights,
 )
 
 TILE_CYCLES = 4.0
@@ -161,6 +161,7 @@ def _tile_cycles(s: Staged, target: Target, px: int, nv: int, lanes: int) -> flo
     per_term = operations(reduce.value) + (0.0 if product and reduce.kind == "sum" else 1.0)
     work = px * nv * passes * (terms * per_term + operations(body))
     issue = max(work / rates.operations, loads / rates.loads)
+    issue += px * rates.masked_store * (nv * lanes > s.width)
     # The next tile starts while the chains of this one end.
     chain = rates.latency * terms / max(1.0, IN_FLIGHT / (work + loads))
     return max(issue, chain) + TILE_CYCLES

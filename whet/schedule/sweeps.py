@@ -28,6 +28,7 @@ from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, elements
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import map_expr
+from whet.schedule.arrival import with_weights
 from whet.schedule.flat import FlatStage, merge_axes
 from whet.schedule.kernel import Kernel
 from whet.schedule.model import distance, lanes_for
@@ -62,7 +63,6 @@ from whet.schedule.work import (
     reads,
     shared_out,
     traffic_cycles,
-    with_weights,
 )
 from whet.tasks.task import Task
 

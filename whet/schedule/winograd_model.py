@@ -17,9 +17,23 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.ir.program import SCRATCH_LIMIT_BYTES
-from whet.schedule.arrival import Share, from_far, from_second_cache, leaves_last_cache
+from whet.schedule.arrival import (
+    Panels,
+    Share,
+    from_far,
+    from_second_cache,
+    leaves_last_cache,
+    lines_in_flight,
+    with_weights,
+)
 from whet.schedule.contraction import Contraction
-from whet.schedule.model import contraction_costs, hints_per_step, lanes_for, sum_blocks
+from whet.schedule.model import (
+    contraction_costs,
+    contraction_panels,
+    hints_per_step,
+    lanes_for,
+    sum_blocks,
+)
 from whet.schedule.nest import power_of_two_below
 from whet.schedule.rates import Rates, rates_of
 from whet.schedule.sketch import population
@@ -27,7 +41,7 @@ from whet.schedule.transforms import Transform, tile_sizes
 from whet.schedule.winograd import Winograd, WinogradTiling
 from whet.schedule.winograd_lowering import plane
 from whet.schedule.winograd_precision import longest_sum
-from whet.schedule.work import STEP_NS, with_weights
+from whet.schedule.work import STEP_NS
 
 SPILL = 0.85
 """What one core moves between its second cache and what lies behind, against what it reads."""
@@ -37,8 +51,9 @@ def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, 
     """The costs of a contraction together with the arrival of its weights."""
     costs = contraction_costs(c, target, threads, holes)
     nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
-    hinted = holes["prefetch"] > 0
-    return with_weights(costs, nbytes, target, threads, hinted) if c.b_is_constant else costs
+    if not c.b_is_constant:
+        return costs
+    return with_weights(costs, nbytes, target, threads, contraction_panels(c, threads, holes))
 
 
 def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array]:
@@ -105,16 +120,15 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     passes = rates.passes(lanes, w.reduce.dtype.bits)
     # The products.
     depth = w.channels * w.reach
-    fma = mr * nv * passes / rates.operations
-    loads = (mr + nv * rates.load_passes(lanes, w.reduce.dtype.bits)) / rates.loads
-    step = np.maximum(np.maximum(fma, loads), rates.latency)
-    hints = hints_per_step(holes["prefetch"], -(-held // mr), nv * lanes * size)
+    step = rates.tile_step(mr, nv, lanes, w.reduce.dtype.bits)
+    together = -(-held // mr)
+    hints = hints_per_step(holes["prefetch"], together, nv * lanes * size)
     step = step + hints * target.constant("hint_ns") * rates.clock
     per_tile = step * depth + 12 + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)
     if w.shifts:  # a register tile stays within one image
         tiles = rows // _tiles(w, m) * -(-_tiles(w, m) // mr)
     else:
-        tiles = blocks * -(-held // mr)
+        tiles = blocks * together
     # Panels are read again for every tile, all of them for every block.
     panel_bytes, row_bytes = depth * nv * lanes * size, depth * mr * size
     near = panel_bytes + row_bytes
@@ -138,11 +152,14 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     busy = work / steps * share.own_steps
     again = share.far_bytes(target)
     lost = leaves_last_cache(weight_bytes, target)
-    cycles = from_far(busy, nothing if lost else again, hints > 0, target, threads)
+    times = np.where(lost, 1.0, share.times)
+    in_flight = lines_in_flight(mr, nv, nv * lanes * size)
+    ways = Panels(together, hints > 0, times, in_flight)
+    cycles = from_far(busy, nothing if lost else again, ways, target, threads)
     time = cycles / rates.clock + steps * STEP_NS / threads
     time = time + np.where(blocked, 1, 3) * target.constant("fork_join_ns") * (threads > 1)
     from_memory = weight_bytes + (again * threads if lost else nothing)
-    return with_weights(time, from_memory, target, threads, hints > 0)
+    return with_weights(time, from_memory, target, threads, ways)
 
 
 def _transform_cycles(count: int, run: int, tile: Transform, rates: Rates, lanes: Array) -> Array:

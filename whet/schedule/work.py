@@ -158,17 +158,6 @@ HELD_UP = 0.1
 """How much things that go on at once hold each other up, at least."""
 
 
-def with_weights(
-    ns: Array, nbytes: Array | float, target: Target, threads: int, hinted: Array | bool = False
-) -> Array:
-    """The time of work that reads so many bytes of weights from memory: mostly, they
-    arrive meanwhile, and more so where the kernel asks for them ahead of time."""
-    alone = target.constant("core_memory_bytes_per_ns")
-    arrival = nbytes / min(alone * threads, target.constant("memory_bytes_per_ns"))
-    there, asked = target.constant("memory_felt"), target.constant("memory_hinted_felt")
-    return overlapped(ns, arrival, np.maximum(HELD_UP, np.where(hinted, asked, there)))
-
-
 def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Array:
     """The time of two things that go on at once, of which the shorter is felt in part."""
     result: Array = np.maximum(a, b) + felt * np.minimum(a, b)

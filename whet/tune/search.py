@@ -173,7 +173,7 @@ class TaskSearch:
 
         The best of many noisy times is too good to be true, and a default that is beaten may have
         been unlucky, so those near the best and the default are measured once more before; the
-        latest time of each is what counts.
+        latest time of each is what counts, and the turns are the latest of all.
         """
         first = self.space.find(self.default)
         if not self.has_winner or first is None or first not in self.numbers:
@@ -190,8 +190,10 @@ class TaskSearch:
                 self.task, self.space.candidate(best), self.default, self.tools.threads,
                 self.tools.target,
             )  # fmt: skip
-            if result.outcome is Outcome.OK and result.better:
-                winner = best
+            if result.outcome is Outcome.OK:
+                self.known[best] = Timing(result.candidate)
+                self.known[first] = Timing(result.incumbent)
+                winner = best if result.better else first
         self.tools.database.promote(self.numbers[winner])
         self.winner = winner
 
