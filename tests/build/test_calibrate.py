@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ def test_waits_are_what_makes_the_model_right(name: str, slower: float) -> None:
     }
     overhead = {n: t + 2000.0 for n, t in ns.items()} | {"tile_call": 2000.0}
     found = felt_constants(target, overhead)
-    assert found == {n: pytest.approx(w, rel=0.02) for n, w in waits.items()}
+    assert found == {n: pytest.approx(w, rel=0.06) for n, w in waits.items()}
 
 
 def test_a_machine_that_feels_no_waits_has_none() -> None:
@@ -206,6 +206,26 @@ def test_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch, cache: Fi
     for name, value in found.items():
         assert CONSTANTS[name].low <= value <= CONSTANTS[name].high, name
     assert found["fma_per_ns_256"] != CONSTANTS["fma_per_ns_256"].default
+
+
+def test_a_busy_machine_is_measured_longer(
+    monkeypatch: pytest.MonkeyPatch, cache: FileCache
+) -> None:
+    """A neighbour that takes caches, and hardly any multiply-adds, leaves after two rounds."""
+    counts: list[int] = []
+
+    def seconds(probes: Mapping[str, Probe], rounds: int = 3) -> dict[str, float]:
+        counts.append(rounds)
+        known = HOST.calibrated(**constants_from(PLAUSIBLE))
+        slow = 1.5 if len(counts) < 3 else 1.0
+        tiles = {n: slow * t.expected(known) for n, t in tile_probes(HOST).items()}
+        ns = PLAUSIBLE | tiles | {"tile_call": 0.0}
+        return {name: ns.get(name, 1.0) * p.work * 1e-9 for name, p in probes.items()}
+
+    monkeypatch.setattr(calibration, "measure", seconds)
+    found = calibration.calibrate(HOST, cache)
+    assert counts == [3, 1, 1]
+    assert found["cycles_per_ns"] == 4.0
 
 
 # --------------------------------------------------------------------------------------- targets

@@ -144,6 +144,18 @@ def test_grid_sample(mode: str, padding: str, align: int, same_as_onnxruntime: C
                             atol=1e-4)  # fmt: skip
 
 
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize(
+    "size", [(1, 2, 4, 5), (2, 3, 3, 2), (1, 1, 1, 3), (2, 1, 2, 3, 4)], ids=str
+)
+def test_affine_grid(size: tuple[int, ...], align: int, same_as_onnxruntime: Compare) -> None:
+    """Also of a single flat image, whose batch ONNX's own body loses, and of a single pixel."""
+    space = len(size) - 2
+    theta = normal(np.random.default_rng(81), size[0], space, space + 1)
+    same_as_onnxruntime("AffineGrid", [theta, ("constant", np.array(size, np.int64))], opset=20,
+                        align_corners=align, atol=1e-5)  # fmt: skip
+
+
 def test_col2im(same_as_onnxruntime: Compare) -> None:
     rng = np.random.default_rng(90)
     for image, block, strides, pads, dilations in (

@@ -1,8 +1,8 @@
 """Measuring this machine, once, in a few seconds: the constants of the analytic models.
 
 Every probe is called for a short while in each of several rounds, and its fastest call counts:
-others can only make it slower.  A figure outside of its limits is an accident, and the default
-stands in for it.
+others can only make it slower.  While they do, there are more rounds.  A figure outside of its
+limits is an accident, and that of the nearest kind of machine stands in for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from whet.build.kernel_probes import felt_constants, tile_probes
+from whet.build.kernel_probes import felt_constants, slowed_down, tile_probes
 from whet.build.probes import STREAM_PIECE_BYTES, Probe, Prober
 from whet.core.alignment import aligned_zeros
 from whet.core.caching import FileCache
@@ -24,6 +24,10 @@ from whet.core.types import Array
 
 ROUNDS = 3
 SECONDS_PER_TURN = 0.02
+MORE_ROUNDS = 3
+"""Further rounds, at most, while the machine is busy."""
+BUSY = 1.2
+"""How much slower than its multiply-adds a tile may be on a machine that is not."""
 MIN_CALLS = 3
 """Calls of a probe in every round, even if they take longer."""
 SMALL_NS = 300_000
@@ -65,20 +69,26 @@ def describe(target: Target) -> str:
 
 
 def calibrate(target: Target, cache: FileCache) -> dict[str, float]:
-    """All constants of this machine; defaults where a measurement failed."""
+    """All constants of this machine; those of its kind where a measurement failed."""
     tiles = {name: tile.probe(target) for name, tile in tile_probes(target).items()}
     probes = {**_probes(target, cache), **tiles}
     seconds = measure(probes)
-    ns = {name: seconds[name] / p.work * 1e9 for name, p in probes.items()}
-    rates = constants_from(ns)
-    felt = felt_constants(target.calibrated(**rates), ns)
-    return rates | {name: _credible(name, value) for name, value in felt.items()}
+    for more in range(MORE_ROUNDS + 1):
+        ns = {name: seconds[name] / p.work * 1e9 for name, p in probes.items()}
+        rates = constants_from(ns, target.constant)
+        known = target.calibrated(**rates)
+        if slowed_down(known, ns) < BUSY or more == MORE_ROUNDS:
+            break
+        again = measure(probes, 1)
+        seconds = {name: min(seconds[name], again[name]) for name in probes}
+    felt = felt_constants(known, ns)
+    return rates | {name: _credible(name, value, target.constant) for name, value in felt.items()}
 
 
-def measure(probes: Mapping[str, Probe]) -> dict[str, float]:
+def measure(probes: Mapping[str, Probe], rounds: int = ROUNDS) -> dict[str, float]:
     """Seconds of the fastest call of every probe."""
     best = dict.fromkeys(probes, float("inf"))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, probe in probes.items():
             best[name] = min(best[name], _fastest(probe.call))
     return best
@@ -94,13 +104,19 @@ def _fastest(call: Callable[[], None]) -> float:
     return best
 
 
-def constants_from(ns: Mapping[str, float]) -> dict[str, float]:
+def _default(name: str) -> float:
+    return CONSTANTS[name].default
+
+
+def constants_from(
+    ns: Mapping[str, float], instead: Callable[[str], float] = _default
+) -> dict[str, float]:
     """The constants, from the nanoseconds that a unit of work of each probe takes."""
     found = {name: 1.0 / t for name, t in ns.items() if name in CONSTANTS and t > 0}
     found["fma_latency_ns"] = ns["latency"]
     if "fork" in ns and ns["fork"] < FORKED * ns["piece"]:
         found["fork_join_ns"] = ns["fork"] - ns["piece"]
-    kept = {name: _credible(name, found.get(name)) for name in CONSTANTS}
+    kept = {name: _credible(name, found.get(name), instead) for name in CONSTANTS}
     nearest = ("l1", "l2", "l3", "core_memory")
     for near, far in pairwise(nearest):
         # What lies further away is not faster: a core that was slowed down while it read l1.
@@ -111,11 +127,11 @@ def constants_from(ns: Mapping[str, float]) -> dict[str, float]:
     return kept
 
 
-def _credible(name: str, value: float | None) -> float:
-    """The value, to three digits, or the default if there is none or it makes no sense."""
+def _credible(name: str, value: float | None, instead: Callable[[str], float]) -> float:
+    """The value, to three digits, or another if there is none or it makes no sense."""
     constant = CONSTANTS[name]
     if value is None or not constant.low <= value <= constant.high:
-        return constant.default
+        return instead(name)
     return float(f"{value:.3g}")
 
 

@@ -166,22 +166,32 @@ def _best_tile(target: Target) -> tuple[int, int, int]:
     return mr, nv, lanes
 
 
+def slowed_down(target: Target, ns: Mapping[str, float]) -> float:
+    """How many times as long a tile takes, all of whose operands are near, as its operations do.
+
+    On a machine that others use as well, it may be much: a neighbour on the same core takes more of
+    the caches than of the multiply-adds.
+    """
+    calm = target.calibrated(**dict.fromkeys(WAITS, 0.0))
+    return (ns["tile_near"] - ns["tile_call"]) / tile_probes(target)["tile_near"].expected(calm)
+
+
 def felt_constants(target: Target, ns: Mapping[str, float]) -> dict[str, float]:
     """The constants with which the model gives these times, relative to that of the near tile.
 
     `target` has the rates of the machine.  What a call from Python takes is no part of a kernel.
     """
+    unit = max(1.0, slowed_down(target, ns))
     ns = {name: t - ns["tile_call"] for name, t in ns.items() if name.startswith("tile_")}
     probes = tile_probes(target)
     calm = target.calibrated(**dict.fromkeys(WAITS, 0.0))
-    unit = max(1.0, ns["tile_near"] / probes["tile_near"].expected(calm))
 
     def excess(name: str, known: Target) -> float:
         """Nanoseconds that a probe takes longer than the model expects."""
         return ns[name] / unit - probes[name].expected(known)
 
     def felt(name: str, constant: str, known: Target) -> float:
-        """The constant that explains a probe's excess: the model's time grows with it linearly."""
+        """The constant that explains a probe's excess: its time grows with it, mostly linearly."""
         more = probes[name].expected(known.calibrated(**{constant: 1.0}))
         slope = more - probes[name].expected(known)
         return excess(name, known) / slope if slope > 0 else 0.0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whet.frontend.onnx.mapping import Context, maps
 from whet.frontend.onnx.window import explicit_pads, per_axis, read_window
 from whet.graph.graph import Value
 from whet.ops.fill import Pad
 from whet.ops.grid_sample import GridSample, Mode
+from whet.ops.matmul import MatMul
+from whet.ops.movement import Reshape, Transpose
 from whet.ops.pool import AvgPool, LpPool, MaxPool, MaxPoolIndex, MaxUnpool
 from whet.ops.reduce import ReduceMax, ReduceMean
 from whet.ops.roi import MaxRoiPool, RoiAlign
@@ -144,3 +148,23 @@ def grid_sample(c: Context) -> Value:
         c.unsupported(f"mode '{mode}' with padding '{padding}'")
     align = bool(c.attr("align_corners", 0))
     return c(GridSample(_MODES[mode], padding, align), c.input(0), c.input(1))
+
+
+@maps("AffineGrid")
+def affine_grid(c: Context) -> Value:
+    """Every pixel's place in another image: those of the pixels, as rows (x, y, 1), times theta.
+
+    The body that ONNX declares loses the batch of a single flat image.  An axis of one pixel
+    lies at 1 where corners are aligned, as in ONNX Runtime.
+    """
+    theta, (batch, _, *extents) = c.input(0), c.const_ints(1)
+    shape, space = theta.tensor_type.shape, len(extents)
+    c.require(space in (2, 3) and shape == (batch, space, space + 1), f"theta {list(shape)}")
+    ends = [0.0 if c.attr("align_corners", 0) else 1.0 / max(n, 1) for n in extents]
+    axes = [np.linspace(end - 1, 1 - end, n) if n > 1 or end else np.ones(n)
+            for n, end in zip(extents, ends)]  # fmt: skip
+    places = np.meshgrid(*axes, indexing="ij")[::-1]
+    rows = np.stack([*places, np.ones(extents)], -1).reshape(-1, space + 1)
+    grid = c.constant(rows, theta.tensor_type.dtype)
+    found = c(MatMul(), grid, c(Transpose((0, 2, 1)), theta))
+    return c(Reshape((batch, *extents, space)), found)
