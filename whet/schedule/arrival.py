@@ -24,17 +24,21 @@ LAST_KEPT = 0.75
 """The same of the last cache."""
 STEADY_TILES = 4
 """Tiles that use a panel when its arrival is measured (see `whet.build.kernel_probes`)."""
-STREAMING = 12.0
-"""Lines that must be on their way from memory at once: with fewer (tiles of 9 rows and one vector;
-with two vectors there are enough), nothing is computed while they arrive."""
+STREAMING = 16.0
+"""Lines that must be on their way from memory at once: tiles of 4 rows and 4 vectors of 512 bits
+have 32, those of 9 rows and one vector 10."""
 
 
-def from_second_cache(busy: Array, nbytes: Array, near: Array, target: Target) -> Array:
+def from_second_cache(
+    busy: Array, nbytes: Array, near: Array, target: Target, filled: Array | float = 0.0
+) -> Array:
     """Cycles of tiles that take so long and each read so many bytes again.
 
     Where `near`, the bytes that tiles use meanwhile, fits the first cache, they wait for nothing.
+    What arrives from further out goes through the second cache as well: `filled` bytes per tile.
     """
-    arrival = np.where(near <= target.l1d_bytes * 0.75, 0.0, nbytes / rates_of(target).l2_bytes)
+    again = np.where(near <= target.l1d_bytes * 0.75, 0.0, nbytes)
+    arrival = (again + filled) / rates_of(target).l2_bytes
     return _longer(busy, arrival) + target.constant("l2_felt") * np.minimum(busy, arrival)
 
 
@@ -106,6 +110,14 @@ def leaves_last_cache(nbytes: float, target: Target) -> bool:
     return nbytes > LAST_KEPT * target.l3_bytes
 
 
+def filled_bytes(
+    panel_bytes: Array, all_bytes: Array | float, tiles: Array, hinted: Array, target: Target
+) -> Array:
+    """Bytes that go into the second cache for every tile, when so many use a panel of weights which
+    it does not hold all; those that were asked for go on to the first cache twice."""
+    return np.where(all_bytes > KEPT * target.l2_bytes, panel_bytes * (1 + hinted) / tiles, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Panels:
     """How tiles go through panels of weights."""
@@ -144,12 +156,15 @@ def with_weights(
     there = max(HELD_UP, target.constant("memory_felt"))
     if panels is None:
         return overlapped(ns, arrival, there)
-    # Where few tiles use a panel, one after the other streams in, without a pause in which nothing
-    # is on its way.
-    steady = np.minimum(1.0, (1 - 1 / panels.tiles) / (1 - 1 / STEADY_TILES))
-    unasked = np.where(panels.in_flight < STREAMING, 1.0, there * steady)
-    felt = np.where(panels.hinted, target.constant("memory_hinted_felt"), unasked)
     first = ns / panels.times
+    # Where one or two tiles use a panel, the next one streams in behind it without a pause: little
+    # of that is felt by tiles that wait for memory anyway, and more by those that are busy and look
+    # ahead over few lines.
+    steady = np.minimum(1.0, (1 - 1 / panels.tiles) / (1 - 1 / STEADY_TILES))
+    busy = np.minimum(1.0, first / np.maximum(arrival, 1e-9)) ** 3
+    short = 2 * (1 - panels.in_flight / STREAMING)
+    unasked = np.maximum(there * (steady + (1 - steady) * busy), short * busy)
+    felt = np.where(panels.hinted, target.constant("memory_hinted_felt"), unasked)
     felt = np.maximum(HELD_UP, felt)
     return ns - first + awaited(first, arrival, panels.tiles, panels.hinted, felt)
 

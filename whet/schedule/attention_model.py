@@ -15,6 +15,7 @@ from whet.schedule.arrival import (
     KEPT,
     Panels,
     Share,
+    filled_bytes,
     from_far,
     from_second_cache,
     lines_in_flight,
@@ -180,7 +181,8 @@ def _tiles(
     tile = cycle * g.depth.extent + TILE_CYCLES + stored * passes * 2
     terms = longest_sum(g.depth.extent, g.reduce.dtype)
     tile = tile + mr * nv * passes * (g.depth.extent / terms / 2 if terms else 0.0)
-    tile = from_second_cache(tile, panel, near, target)
+    filled = filled_bytes(panel, item * g.column.extent, tiles, asks > 0, target)
+    tile = from_second_cache(tile, panel, near, target, filled)
     result: Array = tiles * panels * tile
     if g.b_is_contiguous and not constant:
         # Steps of the sum read a few lines each, mostly in another page than the step before.

@@ -24,6 +24,7 @@ from whet.schedule.arrival import (
     KEPT,
     Panels,
     Share,
+    filled_bytes,
     from_far,
     from_second_cache,
     lines_in_flight,
@@ -104,7 +105,9 @@ def contraction_costs(
     tile = tile * np.where(lanes * bits < target.vector_bits, narrow, 1.0)
     # A panel is read once per tile, and so are the tile's rows, from L1 when both fit.
     panel_bytes, row_bytes = c.depth * width * size, _row_elements(c) * mr * size
-    tile = from_second_cache(tile, panel_bytes + row_bytes, panel_bytes + row_bytes, target)
+    near, whole = panel_bytes + row_bytes, c.depth * c.columns * size
+    filled = filled_bytes(panel_bytes, whole, tpb, hints > 0, target)
+    tile = from_second_cache(tile, near, near, target, filled)
     share = contraction_share(c, threads, holes)
     steps = share.steps
     busy = share.own_steps * tpb * ppc * tile

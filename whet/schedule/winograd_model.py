@@ -20,6 +20,7 @@ from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.arrival import (
     Panels,
     Share,
+    filled_bytes,
     from_far,
     from_second_cache,
     leaves_last_cache,
@@ -132,8 +133,9 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     # Panels are read again for every tile, all of them for every block.
     panel_bytes, row_bytes = depth * nv * lanes * size, depth * mr * size
     near = panel_bytes + row_bytes
-    per_tile = from_second_cache(per_tile, panel_bytes, near, target)
     weight_bytes = float(points * depth * w.all_columns * size)
+    filled = filled_bytes(panel_bytes, weight_bytes, together, hints > 0, target)
+    per_tile = from_second_cache(per_tile, panel_bytes, near, target, filled)
     work = points * panels * tiles * per_tile
     # The transforms and, unless it stays in the second cache, the traffic between phases.
     outside = elements(w.positions) / elements(w.batch)
