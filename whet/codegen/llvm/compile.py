@@ -87,7 +87,9 @@ class Library:
         for name, address in symbols.items():
             llvm.add_symbol(name, address)
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        # All sections in one piece: apart, they may lie further from each other than an instruction
+        # reaches, in a process that has mapped much, and then LLVM ends the process.
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
         for data in objects:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
