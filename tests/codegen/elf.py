@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 from tests.codegen.aarch64 import GOT_KINDS, relocate
 from whet.codegen.llvm.elf import (
+    ALLOCATED,
     GLOBAL,
     HEADER,
+    PROGBITS,
     SECTION,
     UNDEFINED,
-    Section,
+    WRITABLE,
+    ObjectFile,
     Symbol,
-    read_sections,
-    read_symbols,
+    read_object,
 )
 
 AARCH64 = 183
@@ -28,59 +30,26 @@ PAGE = 0x10000
 
 READ, WRITE, EXECUTE = 4, 2, 1
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_RELOCATION = struct.Struct("<QIIq")
-_PROGBITS, _RELA = 1, 4
-_WRITABLE, _ALLOCATED = 1, 2
 
 
 class LinkError(Exception):
     """The objects cannot be linked."""
 
 
-# ------------------------------------------------------------------------------------- objects
-@dataclass(frozen=True)
-class Relocation:
-    section: int
-    offset: int
-    kind: int
-    symbol: int
-    addend: int
-
-
-@dataclass(frozen=True)
-class ObjectFile:
-    machine: int
-    sections: tuple[Section, ...]
-    symbols: tuple[Symbol, ...]
-    relocations: tuple[Relocation, ...]
-
-    def loaded(self) -> list[int]:
-        """The sections that a program needs; nothing unwinds a stack here."""
-        found = [
-            n
-            for n, s in enumerate(self.sections)
-            if s.flags & _ALLOCATED and s.data and s.name != ".eh_frame"
-        ]
-        for n in found:
-            if self.sections[n].flags & _WRITABLE or self.sections[n].kind != _PROGBITS:
-                raise LinkError(f"section {self.sections[n].name} is not code or read-only data")
-        return found
-
-
-def read_object(data: bytes) -> ObjectFile:
-    """The parts of a 64-bit little-endian object file."""
-    sections = read_sections(data)
-    relocations = [
-        Relocation(s.info, offset, kind, symbol, addend)
-        for s in sections
-        if s.kind == _RELA
-        for offset, kind, symbol, addend in _RELOCATION.iter_unpack(s.data)
-    ]
-    machine: int = HEADER.unpack_from(data)[2]
-    return ObjectFile(machine, tuple(sections), tuple(read_symbols(sections)), tuple(relocations))
-
-
 # ------------------------------------------------------------------------------------- linking
+def loaded(file: ObjectFile) -> list[int]:
+    """The sections that a program needs; nothing unwinds a stack here."""
+    found = [
+        n
+        for n, s in enumerate(file.sections)
+        if s.flags & ALLOCATED and s.data and s.name != ".eh_frame"
+    ]
+    for n in found:
+        if file.sections[n].flags & WRITABLE or file.sections[n].kind != PROGBITS:
+            raise LinkError(f"section {file.sections[n].name} is not code or read-only data")
+    return found
+
+
 @dataclass(frozen=True)
 class Code:
     """Linked code and read-only data, and where its global symbols are."""
@@ -98,7 +67,7 @@ def link(objects: Sequence[bytes], base: int) -> Code:
     places: list[dict[int, int]] = []
     for file in files:
         places.append({})
-        for n in file.loaded():
+        for n in loaded(file):
             section = file.sections[n]
             image += bytes(-len(image) % section.alignment)
             places[-1][n] = base + len(image)

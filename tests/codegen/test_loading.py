@@ -45,7 +45,8 @@ while size >= PAGE:  # until all room above the wall is taken
     size //= 4
 libc.munmap(last, PAGE)  # room for a page of code, and none for its constants
 out = np.zeros(1, np.float32)
-Library([code]).function("pick", ctypes.c_void_p, ctypes.c_int64)(out.ctypes.data, 2)
+library = Library([code])
+library.function("pick", ctypes.c_void_p, ctypes.c_int64)(out.ctypes.data, 2)
 print(out[0])
 """
 

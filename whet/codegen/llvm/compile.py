@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from whet.codegen.llvm.linking import require_symbols
+from whet.codegen.llvm.loading import LoadedCode
 from whet.core.errors import WhetError
 
 
@@ -84,19 +86,14 @@ class Library:
         _initialize()
         symbols = symbols or {}
         require_symbols(objects, symbols)
-        for name, address in symbols.items():
-            llvm.add_symbol(name, address)
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        # All sections in one piece: apart, they may lie further from each other than an instruction
-        # reaches, in a process that has mapped much, and then LLVM ends the process.
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
-        for data in objects:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        self._engine.finalize_object()
+        if platform.machine() == "x86_64":
+            self._code: LoadedCode | _Engine = LoadedCode(objects, symbols)
+        else:
+            self._code = _Engine(objects, symbols)
 
     def address(self, name: str) -> int:
         """The address of a function."""
-        found = int(self._engine.get_function_address(name))
+        found = self._code.address(name)
         if not found:
             raise WhetError("WH1301", f"the compiled code has no function '{name}'")
         return found
@@ -104,3 +101,19 @@ class Library:
     def function(self, name: str, *argtypes: Any) -> Callable[..., None]:
         """A function without result as a ctypes callable (it releases the GIL)."""
         return ctypes.CFUNCTYPE(None, *argtypes)(self.address(name))
+
+
+class _Engine:
+    """Objects loaded by LLVM, on machines for which nothing else does it."""
+
+    def __init__(self, objects: list[bytes], symbols: Mapping[str, int]) -> None:
+        for name, address in symbols.items():
+            llvm.add_symbol(name, address)
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        for data in objects:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        return int(self._engine.get_function_address(name))

@@ -1,4 +1,4 @@
-"""The sections and symbols of an object file: what it defines, and what it needs from others."""
+"""The parts of an object file: sections, what it defines, and what it needs from others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from whet.core.errors import WhetError, check
 
-SYMTAB, NOBITS = 2, 8
+PROGBITS, SYMTAB, RELA, NOBITS = 1, 2, 4, 8
+WRITABLE, ALLOCATED, EXECUTABLE = 1, 2, 4
 GLOBAL = 1
 UNDEFINED = 0
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QIIq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,38 @@ class Symbol:
     binding: int
     section: int
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A place in a section where the address of a symbol has to be filled in."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    machine: int
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+    relocations: tuple[Relocation, ...]
+
+
+def read_object(data: bytes) -> ObjectFile:
+    """All parts of a 64-bit little-endian object file."""
+    sections = read_sections(data)
+    relocations = [
+        Relocation(s.info, offset, kind, symbol, addend)
+        for s in sections
+        if s.kind == RELA
+        for offset, kind, symbol, addend in _RELOCATION.iter_unpack(s.data)
+    ]
+    machine: int = HEADER.unpack_from(data)[2]
+    return ObjectFile(machine, tuple(sections), tuple(read_symbols(sections)), tuple(relocations))
 
 
 def read_sections(data: bytes) -> list[Section]:
