@@ -17,7 +17,7 @@ from tests.special.engines import (
 )
 from whet.core.dtypes import DType, f32, f64, i32, i64, u8
 from whet.core.target import Target
-from whet.core.types import Array, TensorType
+from whet.core.types import Array, TensorType, type_of
 from whet.ops.base import Op
 from whet.ops.pool import AvgPool, MaxPool, MaxPoolIndex
 from whet.ops.reduce import ArgMax, ArgMin, ReduceMax, ReduceMean, ReduceMin, ReduceSum
@@ -83,6 +83,15 @@ def test_pools(channels: int, kernel: int, stride: int, pad: int, target: Target
     check(MaxPool(*window), f32, target, *few, *many)
     check(MaxPoolIndex(*window), f32, target, *few, *many)
     check(AvgPool(*window), f32, target, *few)  # sums of huge numbers depend on their order
+
+
+@on_every_target
+def test_a_window_of_nothing_but_padding_has_no_place(target: Target) -> None:
+    x = np.array([[[[0.0, 3.0]], [[2.0, 1.0]]]], np.float32)
+    op = MaxPoolIndex((1, 1), (1, 1), (1, 1, 0, 1), (1, 1))
+    ((got, want),) = both(graph_of(op, type_of(x)), [x], target)
+    np.testing.assert_array_equal(got, want)
+    assert got[0].tolist() == [[[-1] * 4, [-1, 0, 1, -1]], [[-1] * 4, [-1, 2, 3, -1]]]
 
 
 @on_every_target

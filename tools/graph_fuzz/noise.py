@@ -28,6 +28,13 @@ RECURRENT = frozenset(["rnn", "gru", "lstm"])
 """Operators whose states are differences of numbers as large as the largest."""
 SATURATED = 1e-15
 """What gates end at, instead of zero."""
+ADDING = frozenset([
+    "add", "sub", "matmul", "conv", "conv_transpose", "einsum", "reduce_sum", "reduce_mean",
+    "avg_pool", "cumsum",
+])  # fmt: skip
+"""Sums whose terms may cancel each other."""
+LONG = frozenset(["reduce_sum", "reduce_mean"])
+"""Sums that go on, in each lane, over all of their terms."""
 STEADY = frozenset(["add", "sub", "mul", "div", "neg", "abs", "sqrt", "cast", "matmul", "conv",
                     "reduce_sum", "reduce_mean", "exp", "log", "tanh", "erf", "pow"])  # fmt: skip
 """Operators that are right to the last digit of the smallest numbers; others may give zero."""
@@ -86,7 +93,7 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
     if name in UNSTEADY and results[0].dtype.kind in "iu":
         return tuple(r + noise.rng.integers(-1, 2, r.shape).astype(r.dtype) for r in results)
-    shifted = tuple(_shifted(node, r, args, noise) for r in results)
+    shifted = tuple(_shifted(node, _cancelled(node, r, args, noise), args, noise) for r in results)
     computed = [c & ~((s == 0) & (r != 0)) for c, s, r in zip(computed, shifted, results)]
     least = {} if name in STEADY else SMALLEST
     if name in RECURRENT:
@@ -96,6 +103,22 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
         if v.type.dtype.name in ROUNDING else r
         for r, v, c in zip(shifted, node.results, computed)
     )  # fmt: skip
+
+
+def _cancelled(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> Array:
+    """In every other run, zeros where sums are nothing but what rounding has left of their terms:
+    in another order nothing may be left, and a truth value says no."""
+    if result.dtype != np.float64 or node.op.name not in ADDING or not noise.everywhere:
+        return result
+    sizes = [np.abs(a) if a.dtype == np.float64 else a for a in args]
+    with np.errstate(all="ignore"):
+        if node.op.name == "sub":
+            bound = sizes[0] + sizes[1]
+        else:
+            (bound, *_) = run_node(node, tuple(sizes), f64)
+        unit = ROUNDING[node.results[0].type.dtype.name]
+        lost = (np.abs(result) <= 16 * unit * bound) & (noise.number % 2 == 0)
+    return np.where(lost, 0.0, result)
 
 
 def _computed(result: Array, dtype: DType, args: Sequence[Array], noise: Noise) -> Array:
@@ -129,8 +152,12 @@ def _shifted(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> 
         return noise.shifted(result, MIXING[name] * size, inner, zeros=True)
     if name in CENTRED:
         return result + off_centre(node, args[0], args[1], inner, noise)
-    if name in RECURRENT:
-        return noise.shifted(result, 8 * largest(result), inner)
+    if name in LONG and noise.everywhere and result.size:
+        # Equal terms are all rounded the same way.
+        size = args[0].size / result.size / 8 * np.abs(result)
+        return noise.shifted(result, size, inner)
+    if name in RECURRENT:  # 1 - gate is as exact as 1 is
+        return noise.shifted(result, 8 * max(1.0, largest(result)), inner)
     if name in CANCELLING:
         sizes = np.maximum(1.0, np.abs(args[0])) * CANCELLING[name]
         # Zero stays zero, unless it is what is left of a large argument, or lies at the bend of a

@@ -170,9 +170,9 @@ class MaxPool(Pool):
 class MaxPoolIndex(Pool):
     """Where each window's largest element lies in the whole input, as a flat position.
 
-    Of equal elements the first in the window is taken, and NaN before any number.  With
-    `column_major`, the spatial axes are counted with the first one fastest (batch and channel
-    as always).
+    Of equal elements the first in the window is taken, and NaN before any number; -1 where a window
+    meets nothing but padding.  With `column_major`, the spatial axes are counted with the first one
+    fastest (batch and channel as always).
     """
 
     column_major: bool = False
@@ -196,7 +196,7 @@ class MaxPoolIndex(Pool):
             best = np.where(better, value, best)
             found = np.where(better, position, found)
         planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * len(spatial))
-        return found + planes * math.prod(spatial)
+        return np.where(found < 0, -1, found + planes * math.prod(spatial))
 
     def compute(self, x: Tensor) -> Compute:
         largest = MaxPool(self.kernel, self.strides, self.pads, self.dilations, self.ceil_mode)
@@ -218,8 +218,10 @@ class MaxPoolIndex(Pool):
             at = window.meeting(o, unflatten(first[(n, c, *o)], self.kernel))
             plane = (n * x.shape[1] + c) * math.prod(spatial)
             if self.column_major:
-                return plane + flat_index(at[::-1], spatial[::-1])
-            return plane + flat_index(at, spatial)
+                inner = flat_index(at[::-1], spatial[::-1])
+            else:
+                inner = flat_index(at, spatial)
+            return select(window.inside(spatial, o, at), plane + inner, -1)
 
         return compute(peak.shape, body, "max_pool_index")
 
