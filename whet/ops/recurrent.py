@@ -19,7 +19,7 @@ from whet.ops.base import Builder, Domain, NoAlgebra, Op, Sample, operator, requ
 from whet.ops.gate_functions import ACTIVATIONS
 from whet.ops.logic import Less, Where
 from whet.ops.matmul import MatMul
-from whet.ops.movement import Reshape, Slice, Split, Transpose
+from whet.ops.movement import Concat, Reshape, Slice, Split, Transpose
 from whet.ops.precision import converted, scalar, widen
 from whet.ops.scan import Scan
 
@@ -248,10 +248,10 @@ class GRU(Recurrence):
         if not self.linear_before_reset:
             return super().input_bias(b, biases)
         size = b.type(biases).size // 2
-        first, second = b(Split(0, (size, size)), biases)
-        early = np.ones(size, b.type(biases).dtype.numpy)
-        early[2 * size // 3 :] = 0
-        return b(Add(), first, b(Mul(), second, b.constant(early)))
+        late = size // 3
+        first, early, _ = b(Split(0, (size, size - late, late)), biases)
+        zeros = b.constant(np.zeros(late, b.type(biases).dtype.numpy))
+        return b(Add(), first, b(Concat(0), early, zeros))
 
     def step_parameters(self, b: Builder, biases: Any, *extra: Any) -> tuple[Any, ...]:
         if not self.linear_before_reset:
@@ -273,7 +273,8 @@ class GRU(Recurrence):
         else:
             recurrent = b(MatMul(), b(Mul(), reset, h), r_h)
         candidate = self._activate(b, 1, b(Add(), x_h, recurrent))
-        return (b(Add(), candidate, b(Mul(), z, b(Sub(), h, candidate))),)
+        other = b(Mul(), b(Sub(), scalar(b, 1, z), z), candidate)
+        return (b(Add(), other, b(Mul(), z, h)),)
 
     def numpy_step(self, x: Array, states: Sequence[Array], w: Array, r: Array, biases: Array,
                    *extra: Array) -> tuple[Array, ...]:  # fmt: skip
