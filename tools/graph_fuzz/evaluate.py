@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.graph_fuzz.noise import noisy
+from tools.graph_fuzz.noise import noisy, rightly_rounded
 from tools.graph_fuzz.rounding import Noise
 from whet.core.types import Array
 from whet.frontend.onnx.imported import ImportedModel
@@ -56,3 +56,8 @@ def noisy_runs(
     rng = np.random.default_rng([seed, count])
     noises = [Noise(rng, n, **settings) for n in range(count)]
     return [run_model(imported, flat, lambda g, a, n=n: noisy(g, a, n)) for n in noises]
+
+
+def rounded_run(imported: ImportedModel, flat: Sequence[Array]) -> Run:
+    """The outputs when every operator is right to the last digit of its type."""
+    return run_model(imported, flat, rightly_rounded)

@@ -9,7 +9,7 @@ that rounding decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -55,8 +55,38 @@ convolution, factors that are zero but for rounding): so many units of rounding 
 number they are off."""
 
 
+Change = Callable[[Node, tuple[Array, ...], tuple[Array, ...]], tuple[Array, ...]]
+"""What becomes of a node's results, given its inputs."""
+
+
 def noisy(graph: Graph, arrays: Sequence[Array], noise: Noise) -> tuple[Array, ...]:
     """The graph's outputs in double precision, with noise."""
+
+    def moved(node: Node, args: tuple[Array, ...], results: tuple[Array, ...]) -> tuple[Array, ...]:
+        if not node.op.deterministic:
+            return results
+        return opened(node, args, _rounded(node, args, results, noise), noise)
+
+    return _carried(graph, arrays, moved)
+
+
+def rightly_rounded(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """The graph's outputs when every operator is right to the last digit of its type: then a
+    function of a number may be that number, which noise never makes it."""
+
+    def rounded(
+        node: Node, args: tuple[Array, ...], results: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return tuple(
+                _wide(r.astype(v.type.dtype.numpy), v.type.dtype)
+                for r, v in zip(results, node.results)
+            )
+
+    return _carried(graph, arrays, rounded)
+
+
+def _carried(graph: Graph, arrays: Sequence[Array], change: Change) -> tuple[Array, ...]:
     env: dict[Value, Array] = {}
 
     def read(v: Value) -> Array:
@@ -69,10 +99,7 @@ def noisy(graph: Graph, arrays: Sequence[Array], noise: Noise) -> tuple[Array, .
         env[value] = _wide(np.asarray(array), value.type.dtype)
     for node in graph.nodes:
         args = tuple(read(v) for v in node.inputs)
-        results = run_node(node, args, f64)
-        if node.op.deterministic:
-            results = opened(node, args, _rounded(node, args, results, noise), noise)
-        env.update(zip(node.results, results))
+        env.update(zip(node.results, change(node, args, run_node(node, args, f64))))
     return tuple(read(v) for v in graph.outputs)
 
 
@@ -91,6 +118,8 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
         moved = tuple(_moved_operand(a, v, noise) for a, v in zip(args, node.inputs))
         results = run_node(node, moved, f64)
         computed = [_computed(r, v.type.dtype, moved, noise) for r, v in zip(results, node.results)]
+    if name == "equal" and noise.everywhere and args[0].dtype == np.float64:
+        return (_nearly_equal(args[0], args[1], results[0], node.inputs[0].type.dtype, noise),)
     if name in UNSTEADY and results[0].dtype.kind in "iu":
         return tuple(r + noise.rng.integers(-1, 2, r.shape).astype(r.dtype) for r in results)
     shifted = tuple(_shifted(node, _cancelled(node, r, args, noise), args, noise) for r in results)
@@ -103,6 +132,14 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
         if v.type.dtype.name in ROUNDING else r
         for r, v, c in zip(shifted, node.results, computed)
     )  # fmt: skip
+
+
+def _nearly_equal(a: Array, b: Array, equal: Array, dtype: DType, noise: Noise) -> Array:
+    """Whether numbers are equal; anything where they differ by a few units of rounding."""
+    with np.errstate(all="ignore"):
+        near = np.abs(a - b) <= 8 * ROUNDING[dtype.name] * np.maximum(np.abs(a), np.abs(b))
+    drawn = noise.rng.integers(0, 2, equal.shape).astype(np.bool_)
+    return np.where(near & ~equal, drawn, equal)
 
 
 def _cancelled(node: Node, result: Array, args: Sequence[Array], noise: Noise) -> Array:

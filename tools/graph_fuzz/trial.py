@@ -16,7 +16,7 @@ import numpy as np
 import whet
 from tools.graph_fuzz.calls import OutsideError, SharedError, all_calls, results_of
 from tools.graph_fuzz.case import Case, count_nodes, draw_variant
-from tools.graph_fuzz.evaluate import Run, noisy_runs, reference_runs
+from tools.graph_fuzz.evaluate import Run, noisy_runs, reference_runs, rounded_run
 from tools.graph_fuzz.judge import Expectation, Mismatch
 from tools.graph_fuzz.memory import fenced_arenas
 from tools.graph_fuzz.model import grow_model
@@ -133,6 +133,8 @@ class _Judge:
         counts = (MORE_RUNS, MANY_RUNS)
         if self.looks >= len(counts):
             return False
+        if not self.looks:
+            self.runs.append(rounded_run(self.imported, self.flat))
         self.runs += noisy_runs(self.imported, self.flat, counts[self.looks], 1, amplitude=12.0,
                                 everywhere=True)  # fmt: skip
         self.looks += 1
