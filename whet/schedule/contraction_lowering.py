@@ -11,7 +11,7 @@ from whet.schedule.contraction import BESIDE, Contraction, Tiling
 from whet.schedule.kernel import Kernel
 from whet.schedule.nest import arguments_of, loop, split_index, start_of, within_count
 from whet.schedule.outside import conditions
-from whet.schedule.tile import Conditions, RegisterTile, nested, next_panel
+from whet.schedule.tile import Conditions, RegisterTile, nested, next_panel, rows_ahead
 from whet.schedule.turned import turned_axis, turned_copy
 
 
@@ -119,8 +119,9 @@ class _Lowering:
         times = t.tiles_per_block
         if in_place:
             times -= 1
+            ahead = rows_ahead(self.b, tile, self.reduced)
             first = substitute_block(
-                (self.multiply(self.a, self.b, copy),), {self.io: as_expr(times)}
+                (self.multiply(self.a, self.b, copy, *ahead),), {self.io: as_expr(times)}
             )
         else:
             first = self.copied(near, at) or nested(self.reduced, (copy,))
