@@ -65,7 +65,11 @@ def noisy(graph: Graph, arrays: Sequence[Array], noise: Noise) -> tuple[Array, .
     def moved(node: Node, args: tuple[Array, ...], results: tuple[Array, ...]) -> tuple[Array, ...]:
         if not node.op.deterministic:
             return results
-        return opened(node, args, _rounded(node, args, results, noise), noise)
+        results = opened(node, args, _rounded(node, args, results, noise), noise)
+        if not noise.everywhere or noise.number % 2 == 0:
+            return results
+        results = _representable(node, results)
+        return _at_limits(node, results) if noise.number % 4 == 1 else results
 
     return _carried(graph, arrays, moved)
 
@@ -74,16 +78,29 @@ def rightly_rounded(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """The graph's outputs when every operator is right to the last digit of its type: then a
     function of a number may be that number, which noise never makes it."""
 
-    def rounded(
-        node: Node, args: tuple[Array, ...], results: tuple[Array, ...]
-    ) -> tuple[Array, ...]:
-        with np.errstate(all="ignore"):
-            return tuple(
-                _wide(r.astype(v.type.dtype.numpy), v.type.dtype)
-                for r, v in zip(results, node.results)
-            )
+    return _carried(graph, arrays, lambda node, _, results: _representable(node, results))
 
-    return _carried(graph, arrays, rounded)
+
+def _at_limits(node: Node, results: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The results, with 1, -1 or 0 where they are next to it: functions that end there may give
+    it somewhat early, and then an arc cosine is 0."""
+    made = []
+    for array, value in zip(results, node.results):
+        name = value.type.dtype.name
+        if name in ROUNDING:
+            one = np.abs(np.abs(array) - 1) <= 16 * ROUNDING[name]
+            zero = np.abs(array) <= SMALLEST.get(name, 0.0)
+            array = np.where(one, np.sign(array), np.where(zero, 0.0, array))
+        made.append(array)
+    return tuple(made)
+
+
+def _representable(node: Node, results: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The results as their types hold them."""
+    with np.errstate(all="ignore"):
+        return tuple(
+            _wide(r.astype(v.type.dtype.numpy), v.type.dtype) for r, v in zip(results, node.results)
+        )
 
 
 def _carried(graph: Graph, arrays: Sequence[Array], change: Change) -> tuple[Array, ...]:
@@ -112,8 +129,9 @@ def _rounded(node: Node, args: tuple[Array, ...], results: tuple[Array, ...], no
     name = node.op.name
     computed = [_computed(r, v.type.dtype, args, noise) for r, v in zip(results, node.results)]
     inside = name in MIXING or name in UNSTEADY or name in BENT
-    if not (noise.everywhere or inside or any(np.any(c) for c in computed)):
-        return results
+    decides = noise.everywhere and any(v.type.dtype.name not in ROUNDING for v in node.results)
+    if not (decides or inside or any(np.any(c) for c in computed)):
+        return results  # what moves numbers does not round them
     if not isinstance(node.op, Elementwise):  # that rounds its result, and nothing before
         moved = tuple(_moved_operand(a, v, noise) for a, v in zip(args, node.inputs))
         results = run_node(node, moved, f64)

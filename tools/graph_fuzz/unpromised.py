@@ -17,6 +17,7 @@ from whet.core.errors import WhetError
 from whet.core.types import Array
 from whet.graph.graph import Constant, Node
 from whet.graph.interpret import run_node
+from whet.ops.attention import Attention
 from whet.ops.normalize import BatchNorm
 from whet.ops.pool import AvgPool
 from whet.ops.recurrent import Recurrence
@@ -80,8 +81,8 @@ def _is_open(node: Node, args: tuple[Array, ...]) -> bool:
     if name not in OPEN:
         return False
     places = OPEN[name]
-    if name == "deform_conv" and any(_has_huge(a) for a in args):
-        return True  # whether a pixel has any part in a sum is a question of rounding
+    if name in ("deform_conv", "det") and any(_has_huge(a) for a in args):
+        return True  # rounding decides whether a pixel has a part in a sum, or what a pivot is
     return any(_is_special(a) for n, a in enumerate(args) if places is None or n in places)
 
 
@@ -134,6 +135,9 @@ def _bounds(node: Node, sizes: tuple[Array, ...]) -> tuple[Array, ...]:
     if isinstance(op, BatchNorm):
         return (_bound_of_batch_norm(op.epsilon, *sizes),)
     bounds = run_node(node, sizes, f64)
+    if isinstance(op, Attention):  # results are means of values, but scores are sums of products
+        scores = largest(sizes[0]) * largest(sizes[1]) * sizes[0].shape[-1]
+        return tuple(np.maximum(b, scores) for b in bounds)
     if isinstance(op, Recurrence):
         return _bounds_of_gates(sizes, bounds)
     if isinstance(op, DFT):  # terms have all signs, whatever those of the signal are
