@@ -340,6 +340,7 @@ TASKS = {
     "matmul of inputs": (two_inputs(96, 512, 2048), 1),
     "weights": (scaled(1 << 16), 1),
     "deep matmul": (matmul(64, 64, 8192), 1),
+    "large matmul": (matmul(256, 1024, 1024), 2),
     "wide matmul": (matmul(4, 8192, 1024), 2),
     "one row": (matmul(1, 4096, 4096), 1),
     "convolution": (Windows((28, 28), 64, 64).task, 2),

@@ -16,7 +16,7 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.schedule.rates import rates_of
 from whet.schedule.tile import LINE_BYTES
-from whet.schedule.work import HELD_UP, IN_FLIGHT, overlapped
+from whet.schedule.work import HELD_UP, IN_FLIGHT, overlapped, rounds
 
 KEPT = 0.6
 """The part of the second cache that data which is used again can count on."""
@@ -77,6 +77,11 @@ class Share:
     @property
     def own_steps(self) -> Array:
         return np.ceil(self.steps / self.threads)
+
+    @property
+    def rounds(self) -> Array:
+        """The time that all steps take, in steps."""
+        return rounds(self.steps, self.threads)
 
     @property
     def times(self) -> Array:

@@ -110,7 +110,7 @@ def contraction_costs(
     tile = from_second_cache(tile, near, near, target, filled)
     share = contraction_share(c, threads, holes)
     steps = share.steps
-    busy = share.own_steps * tpb * ppc * tile
+    busy = share.rounds * tpb * ppc * tile
     if not c.b_is_constant:
         places = (panels, width * c.b.dtype.itemsize, tiles, blocks, holes["pack_b"])
         busy = busy + c.batch * _arrival_cycles(c, *places, target, threads) / threads

@@ -151,7 +151,7 @@ def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, A
     kinds = np.where(blocked, 1, points * chunks)
     nothing = np.zeros(len(mr))
     share = Share(steps, kinds, weight_bytes / kinds, nothing, nothing, True, threads)
-    busy = work / steps * share.own_steps
+    busy = work / steps * share.rounds
     again = share.far_bytes(target)
     lost = leaves_last_cache(weight_bytes, target)
     times = np.where(lost, 1.0, share.times)
