@@ -125,7 +125,7 @@ def _reduction_cycles(
         # What a few terms read goes on where the tile before ended.
         return cycles + (visits if count >= MANY_ROWS else 0.0)
     # One step of the loop after the other: chains cannot overlap.
-    cycles = apart * max(tally.cycles(), tally.rates.latency * terms) + 1.0
+    cycles = max(apart * tally.cycles(), tally.rates.latency * terms) + 1.0
     return count / terms * cycles + visits
 
 
