@@ -59,7 +59,22 @@ def test_slow_kernels_are_sampled_a_few_times() -> None:
 
 def test_hopeless_kernels_are_given_up() -> None:
     assert len(take_samples(lambda n: n * 1e-2, no_beat, 1e-3)) == 1
+    assert len(take_samples(lambda n: n * 2.5e-3, no_beat, 1e-3)) == 3
     assert len(take_samples(lambda n: n * 1.05e-3, no_beat, 1e-3)) == 8
+
+
+@pytest.mark.parametrize("seconds", [2e-5, 1e-3])
+def test_threads_that_wake_up_late_are_waited_for(seconds: float) -> None:
+    passed = 0.0
+
+    def clock(n: int) -> float:
+        nonlocal passed
+        alone = passed < 3e-3
+        passed += n * seconds * (2 if alone else 1)
+        return n * seconds * (2 if alone else 1)
+
+    samples = take_samples(clock, no_beat, 0.95 * seconds)
+    assert samples == pytest.approx([seconds] * 8)
 
 
 def test_kernels_that_are_clearly_slower_are_not_known_to_the_percent() -> None:

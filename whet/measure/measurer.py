@@ -21,6 +21,7 @@ from whet.core.outcomes import Outcome
 from whet.core.target import Target
 from whet.measure.builder import BUILD_SECONDS, Builder, Built
 from whet.measure.prepare import Bench, Lowered, kernel_job, lower
+from whet.measure.resting import wait_until_resting
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.measure.runner import Loadable, Runner
 from whet.measure.statistics import is_better, median_interval, turn_ratios
@@ -126,6 +127,7 @@ class Measurer(Closing):
             if object_.data is None:
                 return _undecided(object_.outcome, object_.message)
             pair.append(_loadable(made, object_.data, bench))
+        wait_until_resting()
         ran = self.runner.compare(pair[0], pair[1], seconds, self._limit(bench))
         if ran.outcome is not Outcome.OK:
             return _undecided(ran.outcome, ran.message)
@@ -160,6 +162,7 @@ class Measurer(Closing):
         except (WhetError, MemoryError, ValueError) as error:  # its constants cannot be packed
             text = _first_line(error)
             return Measured(made.candidate, Outcome.RUN_ERROR, (), text, build_ms, len(code))
+        wait_until_resting()
         ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
         ok = ran.outcome is Outcome.OK
         samples = ran.samples[0] if ok else ()

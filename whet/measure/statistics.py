@@ -11,6 +11,7 @@ Clock = Callable[[int], float]
 
 SAMPLE_SECONDS = 1e-3
 """A sample repeats short kernels until it takes about this long."""
+WARM_SECONDS = 3e-3
 ENOUGH_SECONDS = 0.2
 FEWEST, FEWEST_STEADY = 3, 8
 STEADY = 0.02
@@ -77,9 +78,8 @@ def take_samples(clock: Clock, beat: Callable[[], None], best: float | None) -> 
         total += seconds
         samples.append(seconds / repeats)
         hopeless = best is not None and min(samples) > HOPELESS * best
-        fewest = 1 if hopeless else FEWEST
         enough = is_steady(samples) or is_clearly_slower(samples, best) or total > ENOUGH_SECONDS
-        if len(samples) >= fewest and (hopeless or enough):
+        if len(samples) >= FEWEST and (hopeless or enough):
             return samples
 
 
@@ -124,11 +124,14 @@ def _warm_up(clock: Clock, beat: Callable[[], None]) -> int:
 
 
 def _settle(clock: Clock, beat: Callable[[], None], first: float) -> int:
-    """How many calls make a sample, after a first one, which is slower than those to come."""
-    repeats = repeats_for(first)
-    if repeats > 1:
+    """How many calls make a sample, after a first one, which is slower than those to come: until
+    the other threads are awake, for a few milliseconds on a virtual machine, one does the work."""
+    repeats, spent = repeats_for(first), 0.0
+    while spent < WARM_SECONDS and first < WARM_SECONDS:
         beat()
-        repeats = repeats_for(_checked(clock(repeats)) / repeats)
+        seconds = _checked(clock(repeats))
+        spent += seconds
+        repeats = repeats_for(seconds / repeats)
     return repeats
 
 
