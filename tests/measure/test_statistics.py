@@ -10,6 +10,7 @@ import pytest
 
 from whet.measure.statistics import (
     ENOUGH_SECONDS,
+    WAKING_SECONDS,
     BadClock,
     is_better,
     is_steady,
@@ -69,11 +70,11 @@ def test_threads_that_wake_up_late_are_waited_for(seconds: float) -> None:
 
     def clock(n: int) -> float:
         nonlocal passed
-        alone = passed < 3e-3
+        alone = passed < WAKING_SECONDS
         passed += n * seconds * (2 if alone else 1)
         return n * seconds * (2 if alone else 1)
 
-    samples = take_samples(clock, no_beat, 0.95 * seconds)
+    samples = take_samples(clock, no_beat, 0.95 * seconds, WAKING_SECONDS)
     assert samples == pytest.approx([seconds] * 8)
 
 

@@ -24,7 +24,14 @@ from whet.measure.checking import difference
 from whet.measure.jobs import KernelJob, Parameter, job_from_message
 from whet.measure.memory import GuardedBytes, base_address, fill, strayed, view
 from whet.measure.serving import Answer, physical_memory, restrict, serve
-from whet.measure.statistics import BadClock, Clock, take_samples, take_turns
+from whet.measure.statistics import (
+    WAKING_SECONDS,
+    WARM_SECONDS,
+    BadClock,
+    Clock,
+    take_samples,
+    take_turns,
+)
 
 MOST_COPIES = 4096
 BEAT_SECONDS = 0.05
@@ -92,11 +99,13 @@ class RunWorker:
             for kernel in kernels:
                 self.check(kernel, beat, message["limit"])
             clocks = self.clocks(kernels)
+            alone = all(kernel.job.threads == 1 for kernel in kernels)
+            warm = WARM_SECONDS if alone else WAKING_SECONDS
             if message["do"] == "measure":
-                samples = [take_samples(clocks[0], beat, message["best"])]
+                samples = [take_samples(clocks[0], beat, message["best"], warm)]
             else:
                 a, b = clocks
-                samples = list(take_turns(a, b, beat, message["seconds"]))
+                samples = list(take_turns(a, b, beat, message["seconds"], warm))
         except TooSlow as slow:
             return {"outcome": Outcome.RUN_TIMEOUT, "message": str(slow)}
         except WrongAnswer as wrong:

@@ -11,7 +11,10 @@ Clock = Callable[[int], float]
 
 SAMPLE_SECONDS = 1e-3
 """A sample repeats short kernels until it takes about this long."""
-WARM_SECONDS = 3e-3
+WARM_SECONDS = 1e-3
+WAKING_SECONDS = 10e-3
+"""How long kernels of several threads warm up.  Until the others are awake one thread does the work,
+and for some time more the system may let two share a processor while another one is idle."""
 ENOUGH_SECONDS = 0.2
 FEWEST, FEWEST_STEADY = 3, 8
 STEADY = 0.02
@@ -59,17 +62,19 @@ def repeats_for(seconds: float) -> int:
     return max(1, min(MOST_REPEATS, math.ceil(SAMPLE_SECONDS / seconds)))
 
 
-def take_samples(clock: Clock, beat: Callable[[], None], best: float | None) -> list[float]:
+def take_samples(
+    clock: Clock, beat: Callable[[], None], best: float | None, warm: float = WARM_SECONDS
+) -> list[float]:
     """Seconds per call, sampled until they are steady, clearly slower than the best, hopeless or
     have taken long enough.
 
-    The first calls only warm up and tell how many calls make a sample.
+    The calls of the first `warm` seconds only warm up and tell how many calls make a sample.
     """
     beat()
     first = _checked(clock(1))
     if best is not None and first > HOPELESS**2 * max(best, SAMPLE_SECONDS):
         return [first]  # even with the cost of a first call it is far from the best
-    repeats = _settle(clock, beat, first)
+    repeats = _settle(clock, beat, first, warm)
     samples: list[float] = []
     total = 0.0
     while True:
@@ -84,10 +89,10 @@ def take_samples(clock: Clock, beat: Callable[[], None], best: float | None) -> 
 
 
 def take_turns(
-    a: Clock, b: Clock, beat: Callable[[], None], seconds: float
+    a: Clock, b: Clock, beat: Callable[[], None], seconds: float, warm: float = WARM_SECONDS
 ) -> tuple[list[float], list[float]]:
     """Samples of two kernels in the order A B B A, so that drift of the machine hits both alike."""
-    repeats_a, repeats_b = _warm_up(a, beat), _warm_up(b, beat)
+    repeats_a, repeats_b = _warm_up(a, beat, warm), _warm_up(b, beat, warm)
     samples_a: list[float] = []
     samples_b: list[float] = []
     total = 0.0
@@ -117,17 +122,16 @@ def is_better(ratios: Sequence[float]) -> bool:
     return median_interval(ratios)[1] < MARGIN
 
 
-def _warm_up(clock: Clock, beat: Callable[[], None]) -> int:
+def _warm_up(clock: Clock, beat: Callable[[], None], warm: float) -> int:
     """How many calls make a sample."""
     beat()
-    return _settle(clock, beat, _checked(clock(1)))
+    return _settle(clock, beat, _checked(clock(1)), warm)
 
 
-def _settle(clock: Clock, beat: Callable[[], None], first: float) -> int:
-    """How many calls make a sample, after a first one, which is slower than those to come: until
-    the other threads are awake, for a few milliseconds on a virtual machine, one does the work."""
-    repeats, spent = repeats_for(first), 0.0
-    while spent < WARM_SECONDS and first < WARM_SECONDS:
+def _settle(clock: Clock, beat: Callable[[], None], first: float, warm: float) -> int:
+    """How many calls make a sample, after a first one, which is slower than those to come."""
+    repeats, spent = repeats_for(first), first
+    while spent < warm:
         beat()
         seconds = _checked(clock(repeats))
         spent += seconds
