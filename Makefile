@@ -8,7 +8,7 @@ STAMP := $(VENV)/.ready
 # dependencies (torch, opencv) are large and not needed for that.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
 
-.PHONY: setup demo test lint conformance fuzz fuzz-graphs docs lower-bounds clean
+.PHONY: setup demo test lint conformance fuzz fuzz-graphs replay replay-diff docs lower-bounds clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,17 @@ SEED ?= 0
 fuzz-graphs: $(STAMP)
 	$(BIN)/python tools/fuzz_graphs.py --count $(COUNT) --seed $(SEED) \
 	  $(if $(TARGET),--target $(TARGET)) $(if $(JOBS),--jobs $(JOBS))
+
+# Tasks, candidates, loop programs and LLVM modules of all kernels of the benchmarks' models, as text;
+# and what of them has changed since a commit, kernel by kernel.
+#   make replay-diff REV=HEAD~1 ONLY=resnet
+OUT ?= build/replay/work
+replay: $(STAMP)
+	$(BIN)/python tools/replay.py write $(OUT) $(if $(ONLY),--only '$(ONLY)')
+
+REV ?= HEAD
+replay-diff: $(STAMP)
+	$(BIN)/python tools/replay.py since $(REV) $(if $(ONLY),--only '$(ONLY)')
 
 # Writes the generated pages of docs/ anew.
 docs: $(STAMP)

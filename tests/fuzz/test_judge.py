@@ -14,8 +14,13 @@ from whet.core.types import Array
 from whet.frontend.onnx import import_model
 
 
-def expectation(nodes: list[tuple[str, list[str], str]], **inputs: Array) -> Expectation:
-    """What the outputs of a model of these nodes may be; the last node's is the output."""
+def expectation(
+    nodes: list[tuple[str, list[str], str]], *, closely: bool = False, **inputs: Array
+) -> Expectation:
+    """What the outputs of a model of these nodes may be; the last node's is the output.
+
+    `closely` adds the runs that are made before a result is called wrong.
+    """
     infos = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in inputs.items()
@@ -28,6 +33,8 @@ def expectation(nodes: list[tuple[str, list[str], str]], **inputs: Array) -> Exp
     imported = import_model(model, inputs)
     flat = imported.flatten([inputs[p.name] for p in imported.arguments])
     runs = [*reference_runs(imported, flat), *noisy_runs(imported, flat, 3, seed=1)]
+    if closely:
+        runs += noisy_runs(imported, flat, 24, seed=1, amplitude=12.0, everywhere=True)
     return Expectation.of(runs)
 
 
@@ -129,6 +136,29 @@ def test_spectra_of_huge_numbers_are_open() -> None:
         x = np.array([0, 0, 0, size, size, 0, 0, size], np.float32).reshape(1, 8, 1)
         allowed = expectation(nodes, x=x, axis=np.array(1))
         assert (allowed.mismatch([nothing]) is None) == is_open
+
+
+def test_attention_is_open_where_its_scores_overflow() -> None:
+    ones = np.ones((1, 1, 2, 4), np.float32)
+    for size, is_open in ((1e20, True), (1e10, False)):
+        nodes = [("Attention", ["q", "k", "v"], "y")]
+        allowed = expectation(nodes, q=ones * np.float32(size), k=ones * np.float32(size), v=ones)
+        assert (allowed.mismatch([ones * np.float32(np.nan)]) is None) == is_open
+
+
+def test_determinants_of_huge_numbers_are_open() -> None:
+    for size, is_open in ((1e20, True), (1e10, False)):
+        allowed = expectation([("Det", ["x"], "y")], x=np.diag([size, 1e-3]).astype(np.float32))
+        assert (allowed.mismatch([np.array(np.inf, np.float32)]) is None) == is_open
+
+
+def test_functions_may_reach_their_limit_somewhat_early() -> None:
+    """A hyperbolic tangent of 1 - 2e-7 may be 1, whose arc cosine is 0."""
+    nodes = [("Tanh", ["x"], "t"), ("Acos", ["t"], "a"), ("Cast", ["a"], "y")]
+    allowed = expectation(nodes, closely=True, x=np.array([8.1, 4.0], np.float32))
+    for first in (True, False):
+        assert allowed.mismatch([np.array([first, True])]) is None
+    assert allowed.mismatch([np.array([True, False])]) is not None
 
 
 def test_batch_norm_is_open_only_where_its_factor_overflows() -> None:
