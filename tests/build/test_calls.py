@@ -25,7 +25,7 @@ from whet.ops.control import op_body
 from whet.ops.conv import Conv
 from whet.ops.gather import Gather
 from whet.ops.host import NonZero
-from whet.ops.logic import Less, LogicalAnd
+from whet.ops.logic import Less, LogicalAnd, Where
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Transpose
 from whet.ops.reduce import ReduceSum
@@ -298,3 +298,16 @@ def test_an_index_outside_is_an_error(axis: int, wrong: int) -> None:
     with pytest.raises(OperatorError, match="WH1302 gather: an index that the model computes"):
         executable([given, bad])
     np.testing.assert_array_equal(executable([given, indices])[0], right)
+
+
+@pytest.mark.parametrize("types", [(f32, f64), (f64, f16), (i64, i32), (u8, i8)])
+def test_literals_of_two_types_are_two_kernels(types: tuple[DType, DType]) -> None:
+    """Formulas that read the same and pick between equal numbers are told apart by the type."""
+    b = GraphBuilder()
+    x = b.input("x", TensorType((5,), i64))
+    less = b.one(Less(), x, b.constant(np.array(2)))
+    picked = [
+        b.one(Where(), less, *(b.constant(np.array(n, t.numpy)) for n in (1, 3))) for t in types
+    ]
+    graph = Graph((x,), tuple(picked), ("a", "b"))
+    check_native(graph, (np.arange(5),), "literals")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from whet.core.dtypes import f32, f64, i64
+from whet.core.dtypes import DType, f16, f32, f64, i64
 from whet.core.errors import WhetError
 from whet.core.types import Array
 from whet.ir.evaluate import evaluate
-from whet.ir.expr import Axis, as_expr, call, select
+from whet.ir.expr import Axis, as_expr, call, cast, const, select
 from whet.ir.tensor import (
     Compute,
     broadcast_read,
@@ -136,3 +136,26 @@ def test_values_narrow_to_the_declared_type() -> None:
     (result,) = evaluate([y], {x: np.array([-1, 0, 1, 2], np.float32)})
     assert result.dtype == np.float32
     assert result.tolist() == [-0.5, 0.0, 1.0, 2.0]
+
+
+def test_literals_alone_say_of_which_type_they_are() -> None:
+    n = placeholder((), i64, "n")
+
+    def picked(dtype: DType) -> str:
+        half, one = const(0.5, dtype), const(1.0, dtype)
+        return describe(compute((), lambda: select(n[()] > 0, half, one), "y")).splitlines()[-1]
+
+    assert picked(f32) == "y[] = select(n[] > 0, 0.5, 1.0)"
+    assert picked(f64) == "y[] = select(n[] > 0, 0.5, 1.0) as f64"
+    assert picked(f16).endswith(" as f16")
+
+
+def test_what_a_formula_reads_shows_its_type() -> None:
+    x = placeholder((), f64, "x")
+    half, one = const(0.5, f64), const(1.0, f64)
+    for body in (x[()] * half, select(x[()] > half, x[()], one), select(x[()] > one, half, x[()])):
+        assert " as " not in describe(compute((), lambda: body, "y"))
+    inside = select(select(x[()] > half, half, one) > one, x[()], half)
+    assert describe(compute((), lambda: inside, "y")).endswith(" as f64")
+    hidden = cast(select(x[()] > half, half, one), f32)
+    assert describe(compute((), lambda: hidden, "y")).endswith(" as f64")

@@ -19,10 +19,17 @@ from whet.core.errors import check, fail
 from whet.core.types import Shape, TensorType
 from whet.ir.expr import (
     Axis,
+    Binary,
+    Call,
+    Cast,
+    Const,
     Expr,
     Read,
     Reduce,
+    Reinterpret,
     Scalar,
+    Select,
+    Var,
     all_of,
     as_expr,
     const,
@@ -203,10 +210,61 @@ def describe(*outputs: Tensor) -> str:
         extents = ", ".join(map(str, t.shape))
         if isinstance(t, Compute):
             names = ", ".join(a.name for a in t.axes)
-            lines.append(
-                f"{t.name}[{names} in {extents}] = {t.body}" if t.axes else f"{t.name}[] = {t.body}"
-            )
+            axes = f"{names} in {extents}" if t.axes else ""
+            lines.append(f"{t.name}[{axes}] = {t.body}{_types_of_literals(t.body)}")
         else:
             known = "" if not isinstance(t, Placeholder) or t.finite else " not finite"
             lines.append(f"{t.name} = placeholder {t.type}{known}")
     return "\n".join(lines)
+
+
+_USUAL_TYPES = ("f32", "i64", "bool")
+"""Types of literals that go without saying, so that keys stay what they were."""
+
+
+def _types_of_literals(body: Expr) -> str:
+    """The types that a formula does not show, because they are those of literals alone.
+
+    select(x[] > 0, 0.5, 1.0)  ->  " as f64", or nothing where it is f32
+    """
+    literals = [e for e in subexpressions(body) if isinstance(e, Const)]
+    if all(e.dtype.name in _USUAL_TYPES for e in literals):
+        return ""
+    found = dict.fromkeys(_hidden_types(body))
+    hidden = [name for name in found if name not in _USUAL_TYPES]
+    return f" as {', '.join(hidden)}" if hidden else ""
+
+
+def _hidden_types(body: Expr) -> Iterator[str]:
+    """The types of parts of a formula that nothing they read or convert shows."""
+    waiting: list[tuple[Expr, ...]] = [(body,)]
+    seen: set[Expr] = set()
+    while waiting:
+        alike, others = _of_one_type(waiting.pop())
+        if not any(isinstance(e, Cast | Reinterpret | Read | Axis | Var) for e in alike):
+            yield alike[0].dtype.name
+        waiting += [group for group in others if not seen.issuperset(group)]
+        seen.update(e for group in others for e in group)
+
+
+def _of_one_type(parts: tuple[Expr, ...]) -> tuple[list[Expr], list[tuple[Expr, ...]]]:
+    """What must have the same type as these parts, and groups of what else they are made of."""
+    alike: dict[Expr, None] = {}
+    others: list[tuple[Expr, ...]] = []
+    waiting = [*parts]
+    while waiting:
+        e = waiting.pop()
+        if e in alike:
+            continue
+        alike[e] = None
+        match e:
+            case Select():
+                waiting += [e.then, e.other]
+                others.append((e.condition,))
+            case Binary() | Call() | Reduce() if e.dtype == e.children()[0].dtype:
+                waiting += e.children()
+            case Binary() | Call():
+                others.append(e.children())  # of one type among themselves
+            case _:
+                others += [(child,) for child in e.children()]
+    return list(alike), others
