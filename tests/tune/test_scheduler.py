@@ -74,11 +74,19 @@ def similar_tasks(rounds: int) -> list[Progress]:
     return [fast, slow, other]
 
 
-def test_similar_tasks_limit_what_can_be_reached() -> None:
-    """A fast neighbour promises much: nearly all of the slow one's time, if rounds allow."""
-    tasks = similar_tasks(1)
+@pytest.mark.parametrize("rounds", [2, 3, 6])
+def test_a_fast_neighbour_promises_much_in_every_round(rounds: int) -> None:
+    """All but twice what the task would take at its neighbour's rate; the other's promise fades."""
+    tasks = similar_tasks(rounds)
     scheduler = Scheduler(tasks, np.ones((1, 3)), Total(), epsilon=0.0)
-    assert scheduler._gain(1) > 1.5 * scheduler._gain(2)
+    assert scheduler._gain(1) == pytest.approx(0.8 * (1e-3 - 2 * 1.01e-4))
+    assert scheduler._gain(2) == pytest.approx(0.8 * 1e-3 / rounds)
+
+
+def test_tasks_that_keep_up_with_their_neighbours_are_judged_alone() -> None:
+    tasks = [progress(*[1e-3] * 4, work=w, kind="a") for w in (1.00e6, 1.01e6)]
+    scheduler = Scheduler(tasks, np.ones((1, 2)), Total(), epsilon=0.0)
+    assert [scheduler._gain(n) for n in (0, 1)] == pytest.approx([0.8 * 1e-3 / 4] * 2)
 
 
 def test_work_of_another_size_is_another_group() -> None:

@@ -5,7 +5,10 @@ the task's own recent progress and by how far it is from the rate that similar t
 
     slope_i * (alpha * past_i + (1 - alpha) * future_i)
     past_i    what a round brought lately: (g_i(t - window) - g_i(t)) / window
-    future_i  min(g_i / t_i, g_i - work_i / (beta * the best rate of similar tasks))
+    future_i  max(g_i / t_i, g_i - beta * work_i / the best rate of similar tasks)
+
+The paper writes what changes, which is negative, and takes the least of it; here it is what is
+gained, and the most counts.
 """
 
 from __future__ import annotations
@@ -65,8 +68,9 @@ class Progress:
 class Scheduler:
     """Hands out rounds.
 
-    `alpha` weighs a task's own past against what is to be expected of it, `beta` how much better
-    than similar tasks it is trusted to become; with chance `epsilon` any task gets its turn.
+    `alpha` weighs a task's own past against what is to be expected of it; `beta` says how little
+    the rate of similar tasks is trusted: one that takes less than `beta` times what it would at
+    their rate need not reach it.  With chance `epsilon` any task gets its turn.
     """
 
     tasks: Sequence[Progress]
@@ -128,7 +132,7 @@ class Scheduler:
         rounds = len(t.best)
         back = t.best[max(0, rounds - 1 - self.window)]
         past = (back - t.seconds) / min(self.window, rounds) if math.isfinite(back) else 0.0
-        rate = max([t.rate, *(o.rate for o in self._similar(n))])
-        reachable = t.work / (self.beta * rate) if rate else 0.0
-        future = min(t.seconds / rounds, max(t.seconds - reachable, 0.0))
+        rate = max((o.rate for o in self._similar(n)), default=0.0)
+        expected = self.beta * t.work / rate if rate else math.inf
+        future = max(t.seconds / rounds, t.seconds - expected)
         return self.alpha * past + (1 - self.alpha) * future
