@@ -78,7 +78,10 @@ def since(given: argparse.Namespace) -> int:
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    writing, showing = argparse.ArgumentParser(add_help=False), argparse.ArgumentParser(add_help=False)
+    writing, showing = (
+        argparse.ArgumentParser(add_help=False),
+        argparse.ArgumentParser(add_help=False),
+    )
     writing.add_argument("--only", default="", metavar="REGEX", help="models to replay")
     writing.add_argument("--targets", nargs="+", default=list(TARGETS), help="presets")
     writing.add_argument("--threads", type=int, default=2)

@@ -1,7 +1,7 @@
 """A replay on disk: what was chosen and generated for every kernel, as text.
 
-    FOLDER/index.jsonl          a line per kernel: target, model, name, and a digest of each text
-    FOLDER/texts/DIGEST.txt.gz  the texts, equal ones once
+FOLDER/index.jsonl          a line per kernel: target, model, name, and a digest of each text
+FOLDER/texts/DIGEST.txt.gz  the texts, equal ones once
 """
 
 from __future__ import annotations

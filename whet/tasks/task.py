@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from whet.core.digest import digest_text
-from whet.ir.expr import Reduce, elements
+from whet.ir.affine import free_symbols
+from whet.ir.expr import Axis, Read, Reduce, elements
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, describe, stages, subexpressions
 
@@ -46,7 +47,21 @@ class Task:
 
     @cached_property
     def constant_bytes(self) -> int:
-        return sum(t.type.nbytes for t in self.constants)
+        """What a call reads of the constants."""
+        return sum(self._read_bytes(t) for t in self.constants)
+
+    def _read_bytes(self, tensor: Tensor) -> int:
+        """All of a tensor, but of a table in which numbers are looked up no more than these ask for.
+
+        y[i, j in 128, 768] = table[tokens[i], j]     ->  128 rows, however many there are
+        """
+        bodies = [s.body for s in stages(self.outputs) if isinstance(s, Compute)]
+        reads = [e for b in bodies for e in subexpressions(b) if isinstance(e, Read)]
+        own = [e for e in reads if e.tensor is tensor]
+        if not all(any(isinstance(x, Read) for x in subexpressions(*e.indices)) for e in own):
+            return tensor.type.nbytes
+        asked = sum(elements([a for a in free_symbols(e) if isinstance(a, Axis)]) for e in own)
+        return min(tensor.type.nbytes, asked * tensor.dtype.itemsize)
 
     @cached_property
     def operations(self) -> float:
