@@ -19,8 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["WHET_DB_PATH"] = str(Path(tempfile.gettempdir()) / "whet-replay-has-no-records.db")
 
@@ -30,6 +29,7 @@ from tools.kernel_replay.record import record_models
 from tools.kernel_replay.store import Replay
 from whet.core.containers import usable_processors
 
+ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("x86-64-v3", "x86-64-v4", "aarch64-neon")
 KEPT = ROOT / "build" / "replay"
 """Replays of commits are kept: a commit's is always the same."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tools.kernel_replay.models import write_model

@@ -13,8 +13,8 @@ SAMPLE_SECONDS = 1e-3
 """A sample repeats short kernels until it takes about this long."""
 WARM_SECONDS = 1e-3
 WAKING_SECONDS = 10e-3
-"""How long kernels of several threads warm up.  Until the others are awake one thread does the work,
-and for some time more the system may let two share a processor while another one is idle."""
+"""How long kernels of several threads warm up.  Until the others are awake, one does the work, and
+for some time more the system may let two share a processor while another one is idle."""
 ENOUGH_SECONDS = 0.2
 FEWEST, FEWEST_STEADY = 3, 8
 STEADY = 0.02

@@ -51,7 +51,7 @@ class Task:
         return sum(self._read_bytes(t) for t in self.constants)
 
     def _read_bytes(self, tensor: Tensor) -> int:
-        """All of a tensor, but of a table in which numbers are looked up no more than these ask for.
+        """All of a tensor, but of a table that is looked up in no more than is asked for.
 
         y[i, j in 128, 768] = table[tokens[i], j]     ->  128 rows, however many there are
         """
