@@ -12,6 +12,9 @@ import pytest
 import whet
 from whet.api.engine import Native, default_engine
 from whet.api.tuning import weighted_tasks
+from whet.build.plan import Step
+from whet.build.views import kernel_views
+from whet.cli.main import main
 from whet.core.dtypes import f32
 from whet.core.errors import ArtifactError
 from whet.core.outcomes import Outcome
@@ -24,6 +27,7 @@ from whet.measure.records import workload_of
 from whet.ops.matmul import MatMul
 from whet.runtime.artifact import read_artifact, write_artifact
 from whet.runtime.schedules import StoredSchedule, decode_schedules, encode_schedules
+from whet.schedule.sketch import SKETCHES
 from whet.tune.schedule import Schedules
 from whet.tune.space import make_space
 
@@ -77,6 +81,23 @@ def test_they_are_used_where_there_are_no_records(records: Path, tmp_path: Path)
     (task,) = [w.task for w in weighted_tasks([graph], engine.target, 1, "real")]
     chosen = schedules.chosen(task)
     assert (chosen.origin, dict(chosen.candidate.holes)) == ("artifact", dict(wanted.holes))
+
+
+def test_the_kernel_that_is_shown_is_the_tuned_one(
+    records: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    graph, path = product(), tmp_path / "a.whet"
+    (default,) = kernel_views(graph, native().target, 1)
+    wanted, sketch = tuned(records, graph), SKETCHES["contraction"]
+    assert isinstance(default.step, Step)
+    assert wanted.sketch == sketch.name
+    kernel = sketch.lower(sketch.fits(default.step.task), wanted.holes, default.kernel.symbol)
+    whet.compile(graph, threads=1).save(path)
+    with pytest.raises(SystemExit):
+        main(["inspect", str(path), "--kernel", "0", "--threads", "1"])
+    shown = capfd.readouterr().out
+    assert str(kernel.program) in shown
+    assert default.program not in shown
 
 
 def test_what_is_no_candidate_is_not_used(records: Path, tmp_path: Path) -> None:

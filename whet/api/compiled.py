@@ -98,6 +98,10 @@ class CompiledModel:
         program, flat = self._programs.fitting(values, lambda s: s.flatten(values))
         return program.run(flat, None if out is None else _targets(program, out))
 
+    def schedules(self) -> tuple[StoredSchedule, ...]:
+        """How kernels are computed that were searched for, here or where the model comes from."""
+        return self._schedules(self.graph)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Stores the model, as compiled for its first input types, for `whet.load`.
 
@@ -119,7 +123,7 @@ class CompiledModel:
                 target=self.target,
                 numerics=self.numerics,
                 whet_version=VERSION,
-                schedules=self._schedules(graph),
+                schedules=self.schedules(),
             ),
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whet.build.control import inner_steps
-from whet.build.kernels import KernelMaker, NativeKernel, object_job
+from whet.build.kernels import KernelMaker, NativeKernel, Schedule, object_job
 from whet.build.plan import LoopStep, Step
 from whet.build.planning import plan_graph
+from whet.build.prices import Evidence, no_evidence
 from whet.codegen.llvm.compile import emit_assembly
 from whet.core.target import Target
 from whet.graph.graph import Graph
@@ -78,12 +79,19 @@ class KernelView:
 
 
 def kernel_views(
-    graph: Graph, target: Target, threads: int, numerics: Numeric = "real"
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric = "real",
+    *,
+    schedule: Schedule | None = None,
+    evidence: Evidence = no_evidence,
 ) -> tuple[KernelView, ...]:
-    """The kernels of a graph in the order of their first call."""
+    """The kernels of a graph in the order of their first call; the default ones, unless a schedule
+    and what is known about partitions say otherwise, as in `build`."""
     graph = expand_composites(graph)
-    schedule = default_schedule(target, threads, numerics)
-    maker = KernelMaker(target, schedule, threads, numerics)
+    schedule = schedule or default_schedule(target, threads, numerics)
+    maker = KernelMaker(target, schedule, threads, numerics, evidence=evidence)
     _, plans, _ = plan_graph(graph, maker)
     steps = [s for plan in plans.values() for step in plan.steps for s, _ in inner_steps(step)]
     names: dict[str, list[str]] = {}

@@ -90,10 +90,15 @@ def show_kernel(
 ) -> None:
     """The kernel with this number, or that computes a node of this name; else their list."""
     from whet.build.views import kernel_views  # loads LLVM
+    from whet.tune.schedule import Schedules
 
     numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
     target = find_target(compiled.target, FileCache(process_config().cache))
-    views = kernel_views(compiled.graph, target, thread_count(threads), numerics)
+    count = thread_count(threads)
+    known = Schedules(target, count, numerics, stored=compiled.schedules())
+    views = kernel_views(
+        compiled.graph, target, count, numerics, schedule=known, evidence=known.faster
+    )
     found = [v for n, v in enumerate(views) if wanted == str(n) or wanted in v.names]
     if not found:
         listed = [f"{n}: {', '.join(v.names[:4])}" for n, v in enumerate(views)]
