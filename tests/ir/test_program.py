@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,7 +12,22 @@ from whet.core.dtypes import f32, i64
 from whet.core.errors import WhetError
 from whet.ir.expr import Var, as_expr, const
 from whet.ir.interpreter import run
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Store, While
+from whet.ir.program import (
+    Align,
+    Allocate,
+    Buffer,
+    If,
+    Let,
+    Loop,
+    Prefetch,
+    Program,
+    Stmt,
+    Store,
+    Transpose,
+    While,
+    substitute_block,
+    walk,
+)
 
 N = 5
 X, Y = Buffer("x", (N,), f32), Buffer("y", (N,), f32)
@@ -67,3 +83,46 @@ def test_an_access_outside_is_an_error() -> None:
 
 def test_equal_programs_are_one_object() -> None:
     assert insertion_sort() is insertion_sort()
+
+
+TILE = Buffer("tile", (4, 4), f32, scope="register")
+STORE = Store(X, (I,), X[I] + 1.0)
+STATEMENTS = [
+    STORE,
+    Store(X, (I,), X[I], stream=True),
+    Loop(I, as_expr(4), (STORE,), "parallel"),
+    While(X[I] > 0.0, (STORE,)),
+    If(X[I] > 0.0, (STORE,), (Prefetch(X, (I,)),)),
+    Let(I, as_expr(2), (STORE,)),
+    Align(I, X, 4, (STORE,)),
+    Allocate(TILE, (STORE, Transpose(TILE))),
+    Transpose(TILE),
+    Prefetch(X, (I,)),
+]
+
+
+@pytest.mark.parametrize("stmt", STATEMENTS, ids=lambda s: type(s).__name__)
+def test_a_statement_is_made_of_what_it_contains(stmt: Stmt) -> None:
+    assert stmt.rebuild(stmt.expressions, stmt.blocks) is stmt
+
+
+def test_every_kind_of_statement_is_tried() -> None:
+    known = {k.__name__ for k in Stmt.__subclasses__() if k.__module__ == Stmt.__module__}
+    assert {type(s).__name__ for s in STATEMENTS} == known
+
+
+def test_a_walk_meets_every_statement_once_outer_ones_first() -> None:
+    inner = Loop(I, as_expr(4), (STORE, Prefetch(X, (I,))))
+    outer = If(X[I] > 0.0, (inner,), (STORE,))
+    assert list(walk((outer,))) == [outer, inner, STORE, Prefetch(X, (I,)), STORE]
+
+
+def test_what_says_nothing_about_its_parts_is_refused() -> None:
+    @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+    class Unknown(Stmt):
+        """A kind that somebody adds."""
+
+    unknown = Unknown()
+    for look in (lambda: list(walk((unknown,))), lambda: substitute_block((unknown,), {})):
+        with pytest.raises(NotImplementedError, match="Unknown"):
+            look()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whet.core.errors import ScheduleError
-from whet.ir.program import Allocate, Loop, Program
+from whet.ir.program import Allocate, Loop, Program, walk
 from whet.schedule.primitives import PRIMITIVES, naive_program
-from whet.schedule.primitives.tree import walk
 from whet.schedule.trace import Argument, Hole, Step, Trace, apply_step
 from whet.tasks.task import Task
 

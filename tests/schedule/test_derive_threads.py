@@ -18,7 +18,7 @@ from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
 from whet.ir.interpreter import run
-from whet.ir.program import Loop
+from whet.ir.program import Loop, walk
 from whet.ops.activation import Relu
 from whet.ops.arithmetic import Add
 from whet.ops.conv import Conv
@@ -28,7 +28,6 @@ from whet.ops.softmax import Softmax
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.kernel import Kernel
 from whet.schedule.primitives import naive_program
-from whet.schedule.primitives.tree import walk
 from whet.schedule.sketch import Population
 from whet.tasks.task import Task
 

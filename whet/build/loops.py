@@ -9,7 +9,7 @@ from whet.core.digest import digest_text
 from whet.core.types import Shape
 from whet.ir.affine import rebuild
 from whet.ir.expr import Expr, Read
-from whet.ir.program import Align, Allocate, Buffer, If, Let, Loop, Program, Stmt, Store, While
+from whet.ir.program import Align, Allocate, Buffer, Prefetch, Program, Stmt, Store
 
 LARGE_SCRATCH_BYTES = 4096
 """Scratch buffers above this are taken from the arena instead of the stack."""
@@ -51,26 +51,13 @@ class _Rebinder:
         return tuple(s for stmt in body for s in self.stmt(stmt))
 
     def stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        match stmt:
-            case Store(buffer=buffer, indices=indices, value=value, stream=stream):
-                at = tuple(self.expr(i) for i in indices)
-                return (Store(self.moved.get(buffer, buffer), at, self.expr(value), stream),)
-            case Loop(var=var, extent=extent, body=body, kind=kind):
-                return (Loop(var, self.expr(extent), self.block(body), kind),)
-            case While(condition=condition, body=body):
-                return (While(self.expr(condition), self.block(body)),)
-            case If(condition=condition, then=then, other=other):
-                return (If(self.expr(condition), self.block(then), self.block(other)),)
-            case Let(var=var, value=value, body=body):
-                return (Let(var, self.expr(value), self.block(body)),)
-            case Align(var=var, buffer=buffer, lanes=lanes, body=body):
-                return (Align(var, self.moved.get(buffer, buffer), lanes, self.block(body)),)
-            case Allocate(buffer=buffer, body=body):
-                if buffer.type.nbytes <= LARGE_SCRATCH_BYTES:
-                    return (Allocate(buffer, self.block(body)),)
-                self.workspace.append(buffer)
-                return self.block(body)
-        raise AssertionError(type(stmt))
+        if isinstance(stmt, Allocate) and stmt.buffer.type.nbytes > LARGE_SCRATCH_BYTES:
+            self.workspace.append(stmt.buffer)
+            return self.block(stmt.body)
+        if isinstance(stmt, Store | Align | Prefetch):
+            stmt = replace(stmt, buffer=self.moved.get(stmt.buffer, stmt.buffer))
+        expressions = [self.expr(e) for e in stmt.expressions]
+        return (stmt.rebuild(expressions, [self.block(b) for b in stmt.blocks]),)
 
     def expr(self, e: Expr) -> Expr:
         if e not in self.memo:

@@ -33,6 +33,7 @@ from whet.ir.program import (
     If,
     Let,
     Loop,
+    Prefetch,
     Program,
     Stmt,
     Store,
@@ -80,6 +81,10 @@ def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) 
             _run_block(body, {**memory, buffer: scratch}, env)
         case Transpose(tile=tile):
             memory[tile][...] = memory[tile].T.copy()
+        case Prefetch():
+            pass
+        case _:
+            raise AssertionError(type(stmt))
 
 
 def _position(

@@ -7,7 +7,7 @@ expressions; `str` gives readable text; `ir.interpreter` is their plain meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ from whet.ir.expr import Expr, Var
 from whet.ir.interning import Interned
 from whet.ir.tensor import Tensor
 
+Block = tuple["Stmt", ...]
 LoopKind = Literal["serial", "parallel", "vector", "unroll"]
 Scope = Literal["memory", "register"]
 
@@ -55,9 +56,27 @@ class Buffer(Tensor):
 
 
 class Stmt(metaclass=Interned):
-    """Base of all statements."""
+    """Base of all statements.
+
+    A statement says what it contains, so that a walk over programs need not know its kind, and a
+    kind that says nothing is an error: `s.rebuild(s.expressions, s.blocks)` is `s`.
+    """
 
     __slots__ = ()
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """What the statement itself evaluates, in order; not what those inside it do."""
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The statements inside it."""
+        raise NotImplementedError(type(self).__name__)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Stmt:
+        """The same statement with other expressions and blocks."""
+        raise NotImplementedError(type(self).__name__)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -76,6 +95,18 @@ class Store(Stmt):
     value: Expr
     stream: bool = False
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.indices, self.value)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return ()
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Store:
+        *indices, value = expressions
+        return Store(self.buffer, tuple(indices), value, self.stream)
+
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Loop(Stmt):
@@ -83,8 +114,20 @@ class Loop(Stmt):
 
     var: Var
     extent: Expr
-    body: tuple[Stmt, ...]
+    body: Block
     kind: LoopKind = "serial"
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (self.extent,)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body,)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Loop:
+        (extent,), (body,) = expressions, blocks
+        return Loop(self.var, extent, body, self.kind)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -92,7 +135,19 @@ class While(Stmt):
     """while condition: body"""
 
     condition: Expr
-    body: tuple[Stmt, ...]
+    body: Block
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (self.condition,)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body,)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> While:
+        (condition,), (body,) = expressions, blocks
+        return While(condition, body)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -100,8 +155,20 @@ class If(Stmt):
     """if condition: then, else: other"""
 
     condition: Expr
-    then: tuple[Stmt, ...]
-    other: tuple[Stmt, ...] = ()
+    then: Block
+    other: Block = ()
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (self.condition,)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.then, self.other)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> If:
+        (condition,), (then, other) = expressions, blocks
+        return If(condition, then, other)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -110,7 +177,19 @@ class Let(Stmt):
 
     var: Var
     value: Expr
-    body: tuple[Stmt, ...]
+    body: Block
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body,)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Let:
+        (value,), (body,) = expressions, blocks
+        return Let(self.var, value, body)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -123,7 +202,19 @@ class Align(Stmt):
     var: Var
     buffer: Buffer
     lanes: int
-    body: tuple[Stmt, ...]
+    body: Block
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body,)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Align:
+        (body,) = blocks
+        return Align(self.var, self.buffer, self.lanes, body)
 
 
 SCRATCH_LIMIT_BYTES = 512 << 10
@@ -135,7 +226,19 @@ class Allocate(Stmt):
     """A scratch buffer that lives during the body; its contents start undefined."""
 
     buffer: Buffer
-    body: tuple[Stmt, ...]
+    body: Block
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self.body,)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Allocate:
+        (body,) = blocks
+        return Allocate(self.buffer, body)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -144,6 +247,17 @@ class Transpose(Stmt):
 
     tile: Buffer
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return ()
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Transpose:
+        return self
+
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Prefetch(Stmt):
@@ -151,6 +265,17 @@ class Prefetch(Stmt):
 
     buffer: Buffer
     indices: tuple[Expr, ...]
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return self.indices
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return ()
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Prefetch:
+        return Prefetch(self.buffer, tuple(expressions))
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -164,7 +289,7 @@ class Program(metaclass=Interned):
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    body: tuple[Stmt, ...]
+    body: Block
     workspace: tuple[Buffer, ...] = ()
 
     def __str__(self) -> str:
@@ -206,34 +331,20 @@ def _lines(stmt: Stmt) -> list[str]:
     raise AssertionError(type(stmt))
 
 
-def substitute_block(body: Sequence[Stmt], values: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
+def walk(block: Sequence[Stmt]) -> Iterator[Stmt]:
+    """Every statement, outer ones first, in the order of the text."""
+    for stmt in block:
+        yield stmt
+        for inner in stmt.blocks:
+            yield from walk(inner)
+
+
+def substitute_block(block: Sequence[Stmt], values: Mapping[Expr, Expr]) -> Block:
     """The statements with variables replaced."""
-    return tuple(_substitute(s, values) for s in body)
-
-
-def _substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
-    match stmt:
-        case Store(buffer=buffer, indices=indices, value=value, stream=stream):
-            at = tuple(substitute(i, values) for i in indices)
-            return Store(buffer, at, substitute(value, values), stream)
-        case Loop(var=var, extent=extent, body=body, kind=kind):
-            return Loop(var, substitute(extent, values), substitute_block(body, values), kind)
-        case If(condition=condition, then=then, other=other):
-            return If(
-                substitute(condition, values),
-                substitute_block(then, values),
-                substitute_block(other, values),
-            )
-        case Let(var=var, value=value, body=body):
-            return Let(var, substitute(value, values), substitute_block(body, values))
-        case Align(var=var, buffer=buffer, lanes=lanes, body=body):
-            return Align(var, buffer, lanes, substitute_block(body, values))
-        case Allocate(buffer=buffer, body=body):
-            return Allocate(buffer, substitute_block(body, values))
-        case While(condition=condition, body=body):
-            return While(substitute(condition, values), substitute_block(body, values))
-        case Transpose():
-            return stmt
-        case Prefetch(buffer=buffer, indices=indices):
-            return Prefetch(buffer, tuple(substitute(i, values) for i in indices))
-    raise AssertionError(type(stmt))
+    return tuple(
+        s.rebuild(
+            [substitute(e, values) for e in s.expressions],
+            [substitute_block(b, values) for b in s.blocks],
+        )
+        for s in block
+    )

@@ -9,11 +9,8 @@ from whet.core.target import Target
 from whet.ir.expr import Const, Read
 from whet.ir.program import (
     SCRATCH_LIMIT_BYTES,
-    Align,
     Allocate,
     Buffer,
-    If,
-    Let,
     Loop,
     Program,
     Stmt,
@@ -49,50 +46,41 @@ def over_limit(program: Program, target: Target) -> str | None:
     return None
 
 
-def _operations(body: Sequence[Stmt]) -> int:
+def _operations(block: Sequence[Stmt]) -> int:
     total = 0
-    for stmt in body:
+    for stmt in block:
+        inside = sum(map(_operations, stmt.blocks))
         match stmt:
-            case Store(indices=indices, value=value):
-                total += sum(len(tuple(subexpressions(e))) for e in (value, *indices))
-            case Loop(kind="unroll", extent=Const(value=extent), body=inner):
-                total += int(extent) * _operations(inner)
-            case If(then=then, other=other):
-                total += _operations(then) + _operations(other)
-            case Loop(body=b) | While(body=b) | Let(body=b) | Align(body=b) | Allocate(body=b):
-                total += _operations(b)
+            case Store():
+                total += sum(len(tuple(subexpressions(e))) for e in stmt.expressions)
+            case Loop(kind="unroll", extent=Const(value=extent)):
+                total += int(extent) * inside
+            case _:
+                total += inside
     return total
 
 
-def _peak(body: Sequence[Stmt], size: Callable[[Buffer], int]) -> int:
+def _peak(block: Sequence[Stmt], size: Callable[[Buffer], int]) -> int:
     """The most that buffers which are alive together take."""
     peak = 0
-    for stmt in body:
-        match stmt:
-            case Allocate(buffer=buffer, body=inner):
-                peak = max(peak, size(buffer) + _peak(inner, size))
-            case If(then=then, other=other):
-                peak = max(peak, _peak(then, size), _peak(other, size))
-            case Loop(body=inner) | While(body=inner) | Let(body=inner) | Align(body=inner):
-                peak = max(peak, _peak(inner, size))
+    for stmt in block:
+        own = size(stmt.buffer) if isinstance(stmt, Allocate) else 0
+        peak = max(peak, own + max((_peak(b, size) for b in stmt.blocks), default=0))
     return peak
 
 
-def _carried(body: Sequence[Stmt], looped: bool = False) -> set[Buffer]:
+def _carried(block: Sequence[Stmt], looped: bool = False) -> set[Buffer]:
     """Registers that a loop changes again and again, so that all are alive all along."""
     found: set[Buffer] = set()
-    for stmt in body:
-        match stmt:
-            case Store(buffer=buffer, indices=indices, value=value):
-                wanted = looped and buffer.scope == "register" and buffer not in found
-                if wanted and Read(buffer, indices) in subexpressions(value):
-                    found.add(buffer)
-            case If(then=then, other=other):
-                found |= _carried(then, looped) | _carried(other, looped)
-            case Loop(kind="serial", body=inner) | While(body=inner):
-                found |= _carried(inner, True)
-            case Loop(body=b) | Let(body=b) | Align(body=b) | Allocate(body=b):
-                found |= _carried(b, looped)
+    for stmt in block:
+        if isinstance(stmt, Store):
+            buffer = stmt.buffer
+            wanted = looped and buffer.scope == "register" and buffer not in found
+            if wanted and Read(buffer, stmt.indices) in subexpressions(stmt.value):
+                found.add(buffer)
+        again = isinstance(stmt, While) or (isinstance(stmt, Loop) and stmt.kind == "serial")
+        for inner in stmt.blocks:
+            found |= _carried(inner, looped or again)
     return found
 
 

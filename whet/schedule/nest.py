@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from whet.core.dtypes import DType, i64, integer_range
 from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
 from whet.ir.program import (
-    Align,
-    Allocate,
     Buffer,
-    If,
-    Let,
     Loop,
     LoopKind,
-    Prefetch,
     Stmt,
-    Store,
-    Transpose,
+    walk,
 )
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.access import memory_of
@@ -94,27 +88,6 @@ def arguments_of(
 
 def read_buffers(*block: Stmt) -> list[Buffer]:
     """All buffers that statements read."""
-    reads = (e for e in subexpressions(*_values(block)) if isinstance(e, Read))
+    values = (e for stmt in walk(block) for e in stmt.expressions)
+    reads = (e for e in subexpressions(*values) if isinstance(e, Read))
     return list(dict.fromkeys(r.tensor for r in reads if isinstance(r.tensor, Buffer)))
-
-
-def _values(block: Sequence[Stmt]) -> Iterator[Expr]:
-    """The expressions in statements, as far as they may read."""
-    for stmt in block:
-        match stmt:
-            case Store(indices=indices, value=value):
-                yield from (*indices, value)
-            case Prefetch(indices=indices):
-                yield from indices
-            case Loop(body=body) | Align(body=body) | Allocate(body=body):
-                yield from _values(body)
-            case Let(value=value, body=body):
-                yield value
-                yield from _values(body)
-            case If(condition=condition, then=then, other=other):
-                yield condition
-                yield from _values((*then, *other))
-            case Transpose():
-                pass
-            case _:
-                raise AssertionError(type(stmt))

@@ -24,8 +24,6 @@ from whet.ir.affine import free_symbols, substitute
 from whet.ir.bounds import Interval, bounds
 from whet.ir.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, as_expr
 from whet.ir.program import (
-    Align,
-    Allocate,
     Buffer,
     If,
     Let,
@@ -142,20 +140,18 @@ def _visit(
     found: list[Statement],
 ) -> None:
     for stmt in block:
+        inside, values, under = around, known, guarded
         match stmt:
             case Store():
                 found.append(_statement(stmt, around, known, guarded))
-            case Loop(body=body):
-                _visit(body, (*around, stmt), known, guarded, found)
-            case Let(var=var, value=value, body=body):
-                _visit(body, around, {**known, var: substitute(value, known)}, guarded, found)
-            case If(then=then, other=other):
-                _visit(then, around, known, True, found)
-                _visit(other, around, known, True, found)
-            case While(body=body):
-                _visit(body, around, known, True, found)
-            case Align(body=body) | Allocate(body=body):
-                _visit(body, around, known, guarded, found)
+            case Loop():
+                inside = (*around, stmt)
+            case Let(var=var, value=value):
+                values = {**known, var: substitute(value, known)}
+            case If() | While():
+                under = True
+        for inner in stmt.blocks:
+            _visit(inner, inside, values, under, found)
 
 
 def _statement(

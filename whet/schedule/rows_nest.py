@@ -17,7 +17,7 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import free_symbols
-from whet.ir.program import Allocate, Loop, Stmt, Store
+from whet.ir.program import Loop, Stmt, Store
 from whet.schedule.nest_arrays import Level, describe, position
 from whet.schedule.nests import Statement
 from whet.schedule.rows import Rows, RowTiling, lower_rows
@@ -49,15 +49,11 @@ def _stores(
     body: Sequence[Stmt], around: tuple[Loop, ...]
 ) -> Iterator[tuple[Store, tuple[Loop, ...]]]:
     for stmt in body:
-        match stmt:
-            case Store():
-                yield stmt, around
-            case Loop(body=inner):
-                yield from _stores(inner, (*around, stmt))
-            case Allocate(body=inner):
-                yield from _stores(inner, around)
-            case _:
-                raise AssertionError(type(stmt))
+        if isinstance(stmt, Store):
+            yield stmt, around
+        inside = (*around, stmt) if isinstance(stmt, Loop) else around
+        for inner in stmt.blocks:
+            yield from _stores(inner, inside)
 
 
 def _levels(store: Store, loops: Sequence[Loop], count: int, per_step: Array) -> list[Level]:

@@ -21,11 +21,11 @@ import numpy as np
 from whet.core.errors import ScheduleError, WhetError, check
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.ir.program import Loop, Program
+from whet.ir.program import Loop, Program, walk
 from whet.ops.base import Numeric
 from whet.schedule.kernel import Kernel
 from whet.schedule.primitives import naive_program
-from whet.schedule.primitives.tree import find_loop, static_extent, walk
+from whet.schedule.primitives.tree import find_loop, static_extent
 from whet.schedule.sketch import Population, add_sketch
 from whet.schedule.trace import Argument, Step, Trace, replay_kernel
 from whet.tasks.task import Task

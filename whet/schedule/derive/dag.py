@@ -13,11 +13,10 @@ from functools import cached_property
 
 from whet.ir.affine import affine
 from whet.ir.expr import Call, Const, Expr, Read, Select, Var
-from whet.ir.program import Buffer, Loop, Program, Stmt, Store
+from whet.ir.program import Buffer, Loop, Program, Stmt, Store, walk
 from whet.ir.tensor import subexpressions
 from whet.schedule.primitives.accesses import stores_in
 from whet.schedule.primitives.dependence import as_update
-from whet.schedule.primitives.tree import blocks_of, walk
 from whet.schedule.work import SLOTS
 
 EXPENSIVE = 14
@@ -215,7 +214,7 @@ def _node(block: tuple[Stmt, ...]) -> Node:
 def _is_plain(block: Sequence[Stmt], stores: Sequence[Store]) -> bool:
     """One store per element, or a start value and one that combines into the same element."""
     linear = all(isinstance(i, (Var, Const)) for s in stores for i in s.indices)
-    apart = not any(len(b) > 2 for s in walk(block) for b in blocks_of(s))
+    apart = not any(len(b) > 2 for s in walk(block) for b in s.blocks)
     if len(stores) == 1:
         return linear and apart and as_update(stores[0]) is None
     first, *rest = stores

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace as with_fields
 
 from whet.core.types import Shape
 from whet.ir.expr import Expr, Read
-from whet.ir.program import Allocate, Buffer, If, Let, Loop, Prefetch, Stmt, Store, While
+from whet.ir.program import Allocate, Block, Buffer, Stmt, Store, walk
 from whet.ir.tensor import subexpressions
 from whet.schedule.access import map_expr
-from whet.schedule.primitives.tree import Block, blocks_of, walk, with_blocks
 
 
 def map_block(
@@ -21,38 +19,13 @@ def map_block(
     """The statements with every expression mapped, and the places of stores if wanted."""
 
     def visit(stmt: Stmt) -> Stmt:
-        match stmt:
-            case Store(buffer=buffer, indices=indices, value=stored, stream=stream):
-                if place is not None:
-                    buffer, indices = place(buffer, indices)
-                return Store(buffer, tuple(map(value, indices)), value(stored), stream)
-            case Prefetch(buffer=buffer, indices=indices):
-                return Prefetch(buffer, tuple(map(value, indices)))
-            case Loop(extent=extent):
-                stmt = with_fields(stmt, extent=value(extent))
-            case While(condition=condition) | If(condition=condition):
-                stmt = with_fields(stmt, condition=value(condition))
-            case Let(value=bound):
-                stmt = with_fields(stmt, value=value(bound))
-        return with_blocks(stmt, [tuple(map(visit, b)) for b in blocks_of(stmt)])
+        if isinstance(stmt, Store) and place is not None:
+            stmt = Store(*place(stmt.buffer, stmt.indices), stmt.value, stmt.stream)
+        return stmt.rebuild(
+            [value(e) for e in stmt.expressions], [tuple(map(visit, b)) for b in stmt.blocks]
+        )
 
     return tuple(map(visit, block))
-
-
-def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement itself, not of those inside it."""
-    match stmt:
-        case Store(indices=indices, value=value):
-            return (*indices, value)
-        case Prefetch(indices=indices):
-            return indices
-        case Loop(extent=extent):
-            return (extent,)
-        case While(condition=condition) | If(condition=condition):
-            return (condition,)
-        case Let(value=value):
-            return (value,)
-    return ()
 
 
 def reads_in(block: Sequence[Stmt]) -> list[Read]:
@@ -60,7 +33,7 @@ def reads_in(block: Sequence[Stmt]) -> list[Read]:
     return [
         x
         for stmt in walk(block)
-        for e in expressions(stmt)
+        for e in stmt.expressions
         for x in subexpressions(e)
         if isinstance(x, Read)
     ]

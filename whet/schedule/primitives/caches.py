@@ -11,6 +11,7 @@ from whet.ir.bounds import Interval, bounds
 from whet.ir.expr import Expr, Read, Var, all_of, as_expr, const, select
 from whet.ir.program import (
     Allocate,
+    Block,
     Buffer,
     Loop,
     Program,
@@ -18,6 +19,7 @@ from whet.ir.program import (
     Stmt,
     Store,
     substitute_block,
+    walk,
 )
 from whet.schedule.nest import loop as nest_loop
 from whet.schedule.primitives.accesses import (
@@ -31,13 +33,11 @@ from whet.schedule.primitives.dependence import Access, Region, accesses, region
 from whet.schedule.primitives.names import Names
 from whet.schedule.primitives.replacing import replace, tidy
 from whet.schedule.primitives.tree import (
-    Block,
     check_scratch_fits,
     extents_of,
     find_buffer,
     find_loop,
     path_to,
-    walk,
 )
 
 

@@ -11,11 +11,23 @@ from dataclasses import dataclass
 from whet.ir.affine import Affine, affine, combine, free_symbols, interval
 from whet.ir.bounds import Interval
 from whet.ir.expr import Binary, Call, Expr, Read, Var
-from whet.ir.program import Align, Buffer, If, Let, Loop, Prefetch, Stmt, Store, While, row_major
+from whet.ir.program import (
+    Align,
+    Buffer,
+    If,
+    Let,
+    Loop,
+    Prefetch,
+    Stmt,
+    Store,
+    While,
+    row_major,
+    walk,
+)
 from whet.ir.simplify import simplify
 from whet.ir.tensor import subexpressions
-from whet.schedule.primitives.accesses import allocated_in, expressions
-from whet.schedule.primitives.tree import blocks_of, extents_of, walk
+from whet.schedule.primitives.accesses import allocated_in
+from whet.schedule.primitives.tree import extents_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +46,14 @@ def accesses(block: Sequence[Stmt], conditional: bool = False) -> Iterator[Acces
     for stmt in block:
         if isinstance(stmt, Prefetch):
             continue
-        for e in expressions(stmt):
+        for e in stmt.expressions:
             for x in subexpressions(e):
                 if isinstance(x, Read) and isinstance(x.tensor, Buffer):
                     yield Access(x.tensor, x.indices, False, conditional)
         if isinstance(stmt, Store):
             yield Access(stmt.buffer, stmt.indices, True, conditional, stmt)
         under = conditional or isinstance(stmt, (If, While))
-        for inner in blocks_of(stmt):
+        for inner in stmt.blocks:
             yield from accesses(inner, under)
 
 

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 from whet.core.errors import ScheduleError, check
 from whet.ir.expr import Expr, call
-from whet.ir.program import Allocate, Loop, Program, Store, substitute_block
+from whet.ir.program import Allocate, Block, Loop, Program, Store, substitute_block
 from whet.schedule.nest import loop as nest_loop
 from whet.schedule.primitives.dependence import are_independent, is_commutative, is_repeatable
 from whet.schedule.primitives.names import Names
 from whet.schedule.primitives.overlap import writes_agree
 from whet.schedule.primitives.replacing import replace
-from whet.schedule.primitives.tree import Block, find_loop, path_to, perfect_nest, static_extent
+from whet.schedule.primitives.tree import find_loop, path_to, perfect_nest, static_extent
 
 
 def tile(

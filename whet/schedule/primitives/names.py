@@ -7,9 +7,9 @@ from dataclasses import replace as with_fields
 
 from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Var
-from whet.ir.program import Allocate, Buffer, Let, Loop, Program, Stmt
+from whet.ir.program import Allocate, Block, Buffer, Let, Loop, Program, Stmt, walk
 from whet.schedule.primitives.accesses import allocated_in, map_block, move_accesses
-from whet.schedule.primitives.tree import Block, blocks_of, walk, with_blocks
+from whet.schedule.primitives.tree import with_blocks
 
 
 class Names:
@@ -57,7 +57,7 @@ def rewrite_definitions(
     """The statements that define variables and buffers, defining others instead."""
 
     def visit(stmt: Stmt) -> Stmt:
-        stmt = with_blocks(stmt, [tuple(map(visit, b)) for b in blocks_of(stmt)])
+        stmt = with_blocks(stmt, [tuple(map(visit, b)) for b in stmt.blocks])
         if isinstance(stmt, (Loop, Let)):
             var = variables.get(stmt.var, stmt.var)
             assert isinstance(var, Var)

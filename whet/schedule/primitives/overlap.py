@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from whet.ir.affine import Affine, affine, combine, free_symbols
 from whet.ir.expr import Expr, Read
-from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store
+from whet.ir.program import Allocate, Buffer, If, Loop, Stmt, Store, walk
 from whet.ir.tensor import subexpressions
 from whet.schedule.primitives.accesses import reads_in, stores_in
-from whet.schedule.primitives.tree import blocks_of, walk
 
 
 def writes_agree(loops: Sequence[Loop]) -> bool:
@@ -48,7 +47,7 @@ def _around(block: Sequence[Stmt], inside: frozenset[Expr]) -> dict[Buffer, froz
         if isinstance(stmt, Allocate):
             found[stmt.buffer] = inside
         inner = inside | {stmt.var} if isinstance(stmt, Loop) else inside
-        for b in blocks_of(stmt):
+        for b in stmt.blocks:
             found |= _around(b, inner)
     return found
 
@@ -59,7 +58,7 @@ def _stores(block: Sequence[Stmt], under: tuple[Expr, ...]) -> Iterator[tuple[St
         if isinstance(stmt, Store):
             yield stmt, list(under)
         inner = (*under, stmt.condition) if isinstance(stmt, If) else under
-        for b in blocks_of(stmt):
+        for b in stmt.blocks:
             yield from _stores(b, inner)
 
 

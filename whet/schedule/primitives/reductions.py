@@ -10,13 +10,24 @@ from typing import Literal
 from whet.core.errors import ScheduleError, check, fail
 from whet.ir.affine import free_symbols
 from whet.ir.expr import Const, Expr, Read, Var
-from whet.ir.program import Allocate, Buffer, If, Loop, Program, Stmt, Store, substitute_block
+from whet.ir.program import (
+    Allocate,
+    Block,
+    Buffer,
+    If,
+    Loop,
+    Program,
+    Stmt,
+    Store,
+    substitute_block,
+    walk,
+)
 from whet.schedule.nest import identity_element, loop as nest_loop
 from whet.schedule.primitives.accesses import reads_in, stores_in
 from whet.schedule.primitives.dependence import Update, as_update
 from whet.schedule.primitives.names import Names
 from whet.schedule.primitives.replacing import replace, tidy
-from whet.schedule.primitives.tree import Block, blocks_of, find_loop, path_to, static_extent, walk
+from whet.schedule.primitives.tree import find_loop, path_to, rewrite, static_extent, with_blocks
 from whet.schedule.spatial import combine
 
 Variant = Literal["local", "stage"]
@@ -75,7 +86,7 @@ def _only_update(old: Loop) -> Update:
 def _reduction_around(program: Program, old: Loop, update: Update) -> tuple[Store, Stmt]:
     """The start value and the nest that the loop lies in."""
     around = (*path_to(program.body, old), old)
-    blocks = [program.body, *(b for s in around for b in blocks_of(s))]
+    blocks = [program.body, *(b for s in around for b in s.blocks)]
     for block in blocks:
         for first, second in pairwise(block):
             if second in around and isinstance(first, Store):
@@ -93,19 +104,8 @@ def _moved(nest: Stmt, update: Update, place: Buffer, at: tuple[Expr, ...]) -> S
     """The nest combining into another place."""
     new = Store(place, at, combine(update.kind, Read(place, at), update.value))
 
-    def visit(stmt: Stmt) -> Stmt:
-        if stmt is update.store:
-            return new
-        match stmt:
-            case Loop(body=body):
-                return with_fields(stmt, body=tuple(map(visit, body)))
-            case If(then=then, other=other):
-                return with_fields(
-                    stmt, then=tuple(map(visit, then)), other=tuple(map(visit, other))
-                )
-        return stmt
-
-    return visit(nest)
+    (moved,) = rewrite((nest,), lambda stmt: (new,) if stmt is update.store else None)
+    return moved
 
 
 def _local(
@@ -145,18 +145,8 @@ def _replace_pair(block: Sequence[Stmt], start: Store, nest: Stmt, new: Sequence
             done += new
             skip = True
             continue
-        inner = blocks_of(stmt)
-        if inner:
-            match stmt:
-                case If(then=then, other=other):
-                    stmt = with_fields(
-                        stmt,
-                        then=_replace_pair(then, start, nest, new),
-                        other=_replace_pair(other, start, nest, new),
-                    )
-                case Loop(body=body) | Allocate(body=body):
-                    stmt = with_fields(stmt, body=_replace_pair(body, start, nest, new))
-        done.append(stmt)
+        inner = [_replace_pair(b, start, nest, new) for b in stmt.blocks]
+        done.append(with_blocks(stmt, inner))
     return tuple(done)
 
 
@@ -211,17 +201,4 @@ def _own(update: Update) -> Read:
 
 def _without(stmt: Stmt, var: Var) -> Block:
     """The statement with the loop over the variable taken away from around its body."""
-    match stmt:
-        case Loop(var=own, body=body) if own is var:
-            return body
-        case Loop(body=body):
-            return (with_fields(stmt, body=tuple(s for b in body for s in _without(b, var))),)
-        case If(then=then, other=other):
-            return (
-                with_fields(
-                    stmt,
-                    then=tuple(s for b in then for s in _without(b, var)),
-                    other=tuple(s for b in other for s in _without(b, var)),
-                ),
-            )
-    return (stmt,)
+    return rewrite((stmt,), lambda s: s.body if isinstance(s, Loop) and s.var is var else None)

@@ -7,10 +7,9 @@ from dataclasses import replace as with_fields
 
 from whet.ir.bounds import Interval, Ranges
 from whet.ir.expr import Const
-from whet.ir.program import If, Loop, LoopKind, Prefetch, Program, Stmt, Store
+from whet.ir.program import Block, If, Loop, LoopKind, Program, Stmt
 from whet.ir.simplify import assume, simplify
-from whet.schedule.primitives.accesses import map_block
-from whet.schedule.primitives.tree import Block, blocks_of, path_to, with_blocks
+from whet.schedule.primitives.tree import path_to, with_blocks
 
 
 def replace(program: Program, old: Stmt, new: Sequence[Stmt]) -> Program:
@@ -30,7 +29,7 @@ def mark(program: Program, old: Loop, kind: LoopKind) -> Program:
 def _put(program: Program, path: Sequence[Stmt], old: Stmt, new: Block) -> Program:
     """The program with a statement replaced that lies in the statements of the path."""
     for stmt in reversed(path):
-        blocks = [_exchanged(b, old, new) for b in blocks_of(stmt)]
+        blocks = [_exchanged(b, old, new) for b in stmt.blocks]
         old, new = stmt, (with_blocks(stmt, blocks),)
     return with_fields(program, body=_exchanged(program.body, old, new))
 
@@ -72,10 +71,7 @@ def _tidy(block: Sequence[Stmt], ranges: Ranges) -> Block:
                     yes = _tidy(then, assume(ranges, condition))
                     no = _tidy(other, assume(ranges, condition, holds=False))
                     done.append(If(condition, yes, no))
-            case Store() | Prefetch():
-                done += map_block((stmt,), lambda e: simplify(e, ranges))
             case _:
-                (plain,) = map_block((with_blocks(stmt, [() for _ in blocks_of(stmt)]),),
-                                     lambda e: simplify(e, ranges))  # fmt: skip
-                done.append(with_blocks(plain, [_tidy(b, ranges) for b in blocks_of(stmt)]))
+                expressions = [simplify(e, ranges) for e in stmt.expressions]
+                done.append(stmt.rebuild(expressions, [_tidy(b, ranges) for b in stmt.blocks]))
     return tuple(done)

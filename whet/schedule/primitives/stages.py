@@ -9,7 +9,17 @@ from whet.core.errors import ScheduleError, check, fail
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.bounds import Interval, bounds
 from whet.ir.expr import Const, Expr, Read, Var, all_of, as_expr
-from whet.ir.program import Allocate, Buffer, If, Loop, Program, Stmt, Store, substitute_block
+from whet.ir.program import (
+    Allocate,
+    Block,
+    Buffer,
+    If,
+    Loop,
+    Program,
+    Stmt,
+    Store,
+    substitute_block,
+)
 from whet.ir.tensor import subexpressions
 from whet.schedule.access import map_expr
 from whet.schedule.nest import loop as nest_loop
@@ -23,7 +33,6 @@ from whet.schedule.primitives.accesses import (
 from whet.schedule.primitives.dependence import Region, region_of
 from whet.schedule.primitives.replacing import replace, tidy
 from whet.schedule.primitives.tree import (
-    Block,
     check_scratch_fits,
     extents_of,
     find_buffer,

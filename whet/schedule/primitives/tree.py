@@ -6,45 +6,20 @@ work on; statements are interned, so a loop is its own address.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace as with_fields
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from whet.core.errors import ScheduleError, check, fail
 from whet.ir.expr import Const, Var
-from whet.ir.program import Align, Allocate, Buffer, If, Let, Loop, Program, Stmt, While
+from whet.ir.program import Allocate, Block, Buffer, Loop, Program, Stmt, walk
 
-Block = tuple[Stmt, ...]
 Change = Callable[[Stmt], Sequence[Stmt] | None]
 """Gives the statements to put in the place of one, or None to look inside it."""
 
 
-def blocks_of(stmt: Stmt) -> tuple[Block, ...]:
-    """The blocks of statements inside a statement."""
-    match stmt:
-        case Loop(body=b) | While(body=b) | Let(body=b) | Align(body=b) | Allocate(body=b):
-            return (b,)
-        case If(then=then, other=other):
-            return (then, other)
-    return ()
-
-
 def with_blocks(stmt: Stmt, blocks: Sequence[Block]) -> Stmt:
     """The same statement around other blocks."""
-    match stmt:
-        case Loop() | While() | Let() | Align() | Allocate():
-            return with_fields(stmt, body=blocks[0])
-        case If():
-            return with_fields(stmt, then=blocks[0], other=blocks[1])
-    return stmt
-
-
-def walk(block: Sequence[Stmt]) -> Iterator[Stmt]:
-    """Every statement, outer ones first, in the order of the text."""
-    for stmt in block:
-        yield stmt
-        for inner in blocks_of(stmt):
-            yield from walk(inner)
+    return stmt.rebuild(stmt.expressions, blocks)
 
 
 def rewrite(block: Sequence[Stmt], change: Change) -> Block:
@@ -53,8 +28,7 @@ def rewrite(block: Sequence[Stmt], change: Change) -> Block:
     for stmt in block:
         changed = change(stmt)
         if changed is None:
-            inner = [rewrite(b, change) for b in blocks_of(stmt)]
-            changed = (with_blocks(stmt, inner),) if inner else (stmt,)
+            changed = (with_blocks(stmt, [rewrite(b, change) for b in stmt.blocks]),)
         done += changed
     return tuple(done)
 
@@ -85,7 +59,7 @@ def path_to(block: Sequence[Stmt], target: Stmt) -> tuple[Stmt, ...]:
     for stmt in block:
         if stmt is target:
             return ()
-        for inner in blocks_of(stmt):
+        for inner in stmt.blocks:
             if any(s is target for s in walk(inner)):
                 return (stmt, *path_to(inner, target))
     raise AssertionError("the statement is not in the block")
