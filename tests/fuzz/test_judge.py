@@ -29,7 +29,7 @@ def expectation(
     made = [helper.make_node(op, reads, [y], **settings.get(op, {})) for op, reads, y in nodes]
     out = helper.make_empty_tensor_value_info(nodes[-1][2])
     model = helper.make_model(helper.make_graph(made, "g", infos, [out]),
-                              opset_imports=[helper.make_opsetid("", 22)])  # fmt: skip
+                              opset_imports=[helper.make_opsetid("", 23)])  # fmt: skip
     imported = import_model(model, inputs)
     flat = imported.flatten([inputs[p.name] for p in imported.arguments])
     runs = [*reference_runs(imported, flat), *noisy_runs(imported, flat, 3, seed=1)]
