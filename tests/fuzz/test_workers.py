@@ -42,3 +42,24 @@ def test_what_dies_is_named_and_the_rest_goes_on() -> None:
     assert found.pop("5") == [True, "thinking", "no answer in time"]
     assert found.pop("8") == [False, "thinking", "exit status 3"]
     assert found == {str(n): {"twice": 2 * n} for n in range(12) if n not in (3, 5, 8)}
+
+
+SLOW_READER = """
+import time
+from tools.graph_fuzz.workers import Died, run_isolated
+
+def work(item, stage):
+    time.sleep(0.1)
+    return {"item": item}
+
+for item, result in run_isolated(work, range(8), jobs=2, timeout=0.5, per_child=4):
+    assert not isinstance(result, Died), (item, result)
+    if item == 0:
+        time.sleep(1.0)
+"""
+
+
+def test_nobody_hangs_while_results_are_not_asked_for() -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW_READER], cwd=ROOT, text=True,
+                          capture_output=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr

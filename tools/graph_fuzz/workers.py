@@ -83,7 +83,9 @@ def run_isolated(
                         del children[child.pipe]
                         yield from _ended(child, hung=False)
                         start(child.waiting)
-                for child in list(children.values()):
+                # Whoever takes the results may have taken his time: those that wait are read first.
+                answered = {key.fd for key, _ in selector.select(timeout=0)}
+                for child in [c for pipe, c in children.items() if pipe not in answered]:
                     if child.current is not None and time.monotonic() - child.since > timeout:
                         os.kill(child.pid, signal.SIGKILL)
                         selector.unregister(child.pipe)
