@@ -8,7 +8,7 @@ Every kind of fusion in every network.  Whether the rows of a product are kept f
 are part of a kernel, is a question of price; element-wise epilogues of products and chains of
 stages along rows are always computed together, and the table says whether that pays.  All kernels
 are the default ones, measured in rounds, each round one after the other; the least counts.  Pairs
-where the default seems to be wrong are measured again, both ways.
+where the default seems to be wrong, or one way much slower, are measured again, both ways.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ CLOSE = 1.03
 MOST_ROUNDS = 4
 """How many times the rounds: on a virtual machine all of a measurement is doubled now and then,
 while both threads have one processor."""
+DOUBLED = 1.5
+"""Ways that differ by more are measured again as well, whichever is the default."""
 SHORTEST_NS = 2000.0
 """Tasks below this are left out: what would be measured is their call."""
 
@@ -129,13 +131,15 @@ class Clock:
         self.rounds = rounds
 
     def pair(self, pair: Pair) -> tuple[float, float]:
-        """The least seconds together and apart; both ways again where the default seems wrong."""
+        """The least seconds together and apart; both ways again where that is doubtful."""
         tasks = [pair.together, *pair.apart]
         least = [math.inf] * len(tasks)
         for turn in range(MOST_ROUNDS * self.rounds):
             together, apart = least[0], sum(least[1:])
             taken = together if pair.fused else apart
-            if turn >= self.rounds and taken <= CLOSE * min(together, apart):
+            faster, slower = sorted((together, apart))
+            seems_wrong, seems_doubled = taken > CLOSE * faster, slower > DOUBLED * faster
+            if turn >= self.rounds and not (seems_wrong or seems_doubled):
                 break
             for n, task in enumerate(tasks):
                 least[n] = min(least[n], self.seconds(task))

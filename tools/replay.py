@@ -67,6 +67,8 @@ def since(given: argparse.Namespace) -> int:
             subprocess.run((*git, "add", "--detach", tree, given.revision), cwd=ROOT, check=True,
                            capture_output=True)  # fmt: skip
             try:
+                if not (tree / "tools/replay.py").exists():
+                    sys.exit(f"{given.revision} has no tools/replay.py to write its replay with")
                 command = [sys.executable, tree / "tools/replay.py", "write", old, *settings]
                 subprocess.run(command, cwd=tree, check=True, env=os.environ | {"PYTHONPATH": ""})
             finally:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tools.kernel_replay.models import write_model
+from tools.kernel_replay.models import model_graph
 from tools.kernel_replay.store import Kernel, Replay
 from whet.build.plan import LoopStep
 from whet.build.views import KernelView, kernel_views
 from whet.core.target import PRESETS
-from whet.frontend.onnx import import_model
 from whet.graph.graph import Graph
-from whet.graph.passes import optimize
 from whet.schedule.default import default_choice
 
 
@@ -29,8 +26,7 @@ def record_models(
 
 def record_model(name: str, targets: list[str], threads: int, folder: Path) -> list[Kernel]:
     """The kernels of a model on all targets."""
-    with tempfile.TemporaryDirectory() as written:
-        graph = optimize(import_model(write_model(name, Path(written))).graph)
+    graph = model_graph(name)
     return [k for t in targets for k in record_graph(graph, t, name, threads, Replay(folder))]
 
 

@@ -7,12 +7,13 @@ FOLDER/texts/DIGEST.txt.gz  the texts, equal ones once
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from whet.core.digest import digest_text
+from whet.runtime.files import atomic_write
 
 PARTS = ("task", "candidate", "program", "llvm")
 """What is kept of a kernel, in the order in which each follows from the one before."""
@@ -42,22 +43,25 @@ class Replay:
 
     def keep(self, text: str) -> str:
         """Stores a text; returns its digest."""
-        digest = hashlib.sha256(text.encode()).hexdigest()[:24]
+        digest = digest_text(text)[:24]
         path = self._path(digest)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(f".{os.getpid()}")  # several processes may store the same text
-            part.write_bytes(gzip.compress(text.encode(), mtime=0))
-            part.replace(path)
+            with atomic_write(path) as file:  # several processes may store the same text
+                file.write(gzip.compress(text.encode(), mtime=0))
         return digest
 
     def text(self, digest: str) -> str:
         return gzip.decompress(self._path(digest).read_bytes()).decode()
 
-    def write(self, kernels: Iterable[Kernel]) -> None:
+    def write(self, kernels: Sequence[Kernel]) -> None:
+        """Stores the index; texts of an earlier one that it does not name go."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(asdict(kernel)) for kernel in kernels]
         (self.folder / "index.jsonl").write_text("\n".join(lines) + "\n")
+        used = {self._path(digest) for kernel in kernels for digest in kernel.parts.values()}
+        for path in set(self._path("").parent.glob("*")) - used:
+            path.unlink()
 
     def read(self) -> list[Kernel]:
         lines = (self.folder / "index.jsonl").read_text().splitlines()

@@ -41,7 +41,8 @@ class CompiledModel:
         schedules: Callable[[Graph], tuple[StoredSchedule, ...]] = lambda graph: (),
     ) -> None:
         self.target, self.numerics = target, numerics
-        self._first, self._programs, self._schedules = first, programs, schedules
+        self._first, self._programs, self.schedules = first, programs, schedules
+        """`schedules(graph)`: how kernels are computed that were searched for, here or elsewhere."""
 
     @property
     def engine(self) -> str:
@@ -98,10 +99,6 @@ class CompiledModel:
         program, flat = self._programs.fitting(values, lambda s: s.flatten(values))
         return program.run(flat, None if out is None else _targets(program, out))
 
-    def schedules(self) -> tuple[StoredSchedule, ...]:
-        """How kernels are computed that were searched for, here or where the model comes from."""
-        return self._schedules(self.graph)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Stores the model, as compiled for its first input types, for `whet.load`.
 
@@ -123,7 +120,7 @@ class CompiledModel:
                 target=self.target,
                 numerics=self.numerics,
                 whet_version=VERSION,
-                schedules=self.schedules(),
+                schedules=self.schedules(graph),
             ),
         )
 

@@ -94,11 +94,9 @@ def show_kernel(
 
     numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
     target = find_target(compiled.target, FileCache(process_config().cache))
-    count = thread_count(threads)
-    known = Schedules(target, count, numerics, stored=compiled.schedules())
-    views = kernel_views(
-        compiled.graph, target, count, numerics, schedule=known, evidence=known.faster
-    )
+    graph, count = compiled.graph, thread_count(threads)
+    known = Schedules(target, count, numerics, stored=compiled.schedules(graph))
+    views = kernel_views(graph, target, count, numerics, schedule=known, evidence=known.faster)
     found = [v for n, v in enumerate(views) if wanted == str(n) or wanted in v.names]
     if not found:
         listed = [f"{n}: {', '.join(v.names[:4])}" for n, v in enumerate(views)]

@@ -56,6 +56,8 @@ class Measurer(Closing):
         self.best: dict[tuple[str, str, int], float] = {}
         """The shortest time of every task, target and number of threads so far."""
         self._bench: Bench | None = None
+        self._rests = True
+        """Whether this process's other threads have always come to rest so far."""
 
     def measure(
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
@@ -127,7 +129,7 @@ class Measurer(Closing):
             if object_.data is None:
                 return _undecided(object_.outcome, object_.message)
             pair.append(_loadable(made, object_.data, bench))
-        wait_until_resting()
+        self._rest()
         ran = self.runner.compare(pair[0], pair[1], seconds, self._limit(bench))
         if ran.outcome is not Outcome.OK:
             return _undecided(ran.outcome, ran.message)
@@ -151,6 +153,10 @@ class Measurer(Closing):
         assert self._bench is not None
         return self._bench
 
+    def _rest(self) -> None:
+        """Leaves the processors to the kernel; other work of the process is waited for once."""
+        self._rests = self._rests and wait_until_resting()
+
     def _limit(self, bench: Bench) -> float:
         best = self.best.get(_place(bench))
         return self.first_limit if best is None else max(LEAST_LIMIT_SECONDS, LIMIT_BY_BEST * best)
@@ -162,7 +168,7 @@ class Measurer(Closing):
         except (WhetError, MemoryError, ValueError) as error:  # its constants cannot be packed
             text = _first_line(error)
             return Measured(made.candidate, Outcome.RUN_ERROR, (), text, build_ms, len(code))
-        wait_until_resting()
+        self._rest()
         ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
         ok = ran.outcome is Outcome.OK
         samples = ran.samples[0] if ok else ()

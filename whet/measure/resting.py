@@ -17,14 +17,17 @@ LONGEST_SECONDS = 0.3
 _THREADS = Path("/proc/self/task")
 
 
-def wait_until_resting() -> None:
-    """Returns when no other thread of this process computes, or after LONGEST_SECONDS.
+def wait_until_resting() -> bool:
+    """Whether no other thread of this process computes any more, or after LONGEST_SECONDS still.
 
-    Where the system does not list threads and what they do, it returns at once.
+    Where the system does not list threads and what they do, none does.
     """
     end = time.perf_counter() + LONGEST_SECONDS
-    while _others_compute() and time.perf_counter() < end:
+    while _others_compute():
+        if time.perf_counter() >= end:
+            return False
         time.sleep(LOOK_SECONDS)
+    return True
 
 
 def _others_compute() -> bool:
