@@ -42,7 +42,7 @@ class CompiledModel:
     ) -> None:
         self.target, self.numerics = target, numerics
         self._first, self._programs, self.schedules = first, programs, schedules
-        """`schedules(graph)`: how kernels are computed that were searched for, here or elsewhere."""
+        """Of `schedules`: how kernels of a graph are computed that were searched for."""
 
     @property
     def engine(self) -> str:
