@@ -22,17 +22,18 @@ from pathlib import Path
 
 from harness.report import Goal, Report, geometric_mean, number, say, settings_of
 from harness.tuning import graph_of, native_engine
-from whet.build.kernels import KernelMaker
-from whet.build.plan import Plan, Step, group_steps
-from whet.build.planning import plan_graph
+from whet.codegen.llvm.support import has_code
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.measure.measurer import Measurer
 from whet.measure.results import Candidate
-from whet.schedule.attention import find_attention
-from whet.schedule.default import default_choice, default_schedule
+from whet.schedule.default import default_choice
+from whet.schedule.families.attention.match import find_attention
+from whet.schedule.prices import AnalyticPrice
 from whet.tasks.groups import Group
+from whet.tasks.plan import plan_graph
+from whet.tasks.steps import Plan, Step, group_steps
 from whet.tasks.structure import structure_of
 from whet.tasks.task import Task
 from zoo.networks import BUILDERS, build_networks
@@ -81,14 +82,15 @@ def pairs_of(graph: Graph, target: Target, threads: int, network: str) -> list[P
         asked.append((together, apart))
         return None
 
-    maker = KernelMaker(target, default_schedule(target, threads), threads, evidence=note)
-    _, plans, _ = plan_graph(expand_composites(graph), maker)
+    price = AnalyticPrice(target, threads, "real", note)
+    plans = plan_graph(expand_composites(graph), price, has_code).plans
     taken = {s.task.key for p in plans.values() for s in p.steps if isinstance(s, Step)}
     found: dict[tuple[str, ...], Pair] = {}
 
     def add(name: str, kind: str, together: Task, apart: Sequence[Task], fused: bool) -> None:
         key = (together.key, *(t.key for t in apart))
-        if math.isfinite(maker.prices(together)) and maker.prices(together) > SHORTEST_NS:
+        priced = price(together)
+        if priced is not None and priced.seconds * 1e9 > SHORTEST_NS:
             found.setdefault(key, Pair(network, name, kind, together, tuple(apart), fused))
 
     for together, apart in asked:

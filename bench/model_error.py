@@ -34,7 +34,7 @@ from whet.core.types import Array
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
 from whet.schedule.default import default_choice
-from whet.schedule.kernel import Kernel
+from whet.schedule.program.kernel import Kernel
 from whet.tasks.task import Task
 from zoo.networks import BUILDERS, Network, build_networks, read_networks
 

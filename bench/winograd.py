@@ -28,14 +28,14 @@ from whet.core.config import process_config
 from whet.core.target import find_target
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.contraction import find_contraction
-from whet.schedule.contraction_lowering import lower_contraction
-from whet.schedule.kernel import Kernel
-from whet.schedule.model import best_tiling
-from whet.schedule.winograd import find_winograd
-from whet.schedule.winograd_lowering import lower_winograd
-from whet.schedule.winograd_model import best_winograd
-from whet.schedule.winograd_precision import DIRECT_SUM
+from whet.schedule.families.contraction.lower import lower_contraction
+from whet.schedule.families.contraction.match import find_contraction
+from whet.schedule.families.contraction.price import best_tiling
+from whet.schedule.families.winograd.lower import lower_winograd
+from whet.schedule.families.winograd.match import find_winograd
+from whet.schedule.families.winograd.precision import DIRECT_SUM
+from whet.schedule.families.winograd.price import best_winograd
+from whet.schedule.program.kernel import Kernel
 
 LAYERS = {
     "64@56": (Windows((56, 56), 64, 64, epilogue=True), 2.2),

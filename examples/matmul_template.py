@@ -23,7 +23,7 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.ir.expr import Reduce
 from whet.ops.matmul import MatMul
-from whet.schedule.sketch import Population
+from whet.schedule.space.sketch import Population
 from whet.tasks.task import Task
 from whet.tune.report import Report
 from whet.tune.search import WeightedTask

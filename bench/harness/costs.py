@@ -134,11 +134,12 @@ def live_bytes(graph: Graph, threads: int) -> int:
 
     Values are those between kernels, as logical tensors, without borders or alignment.
     """
-    from whet.build.plan import make_plan
-    from whet.build.prices import Prices
     from whet.graph.passes import expand_composites
+    from whet.schedule.prices import AnalyticPrice
+    from whet.tasks.segment_plan import plan_segment
 
-    plan = make_plan(expand_composites(graph), Prices(measured_target(), threads, "real"))
+    price = AnalyticPrice(measured_target(), threads, "real")
+    plan = plan_segment(expand_composites(graph), price)
     uses = []
     for step in plan.steps:
         touched = step.storages.values() if isinstance(step.storages, dict) else step.storages

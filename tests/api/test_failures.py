@@ -17,7 +17,7 @@ import pytest
 
 import whet
 from whet.api import compiler, failures
-from whet.build import assemble, planning
+from whet.build import assemble
 from whet.core.dtypes import f32
 from whet.core.errors import InternalError, NoCodeError, WhetWarning
 from whet.core.types import TensorType
@@ -26,6 +26,7 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ops.gather import Gather
+from whet.tasks import plan as plan_module
 
 Configured = Callable[..., None]
 
@@ -59,7 +60,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise KeyError("x7")
 
-    monkeypatch.setattr(planning, "make_plan", fail)
+    monkeypatch.setattr(plan_module, "plan_segment", fail)
 
 
 def expected(model: Path) -> np.ndarray:
@@ -193,7 +194,7 @@ def test_another_shape_that_fails_is_interpreted_too(
         raise KeyError("x7")
 
     with monkeypatch.context() as patch:
-        patch.setattr(planning, "make_plan", fail)
+        patch.setattr(plan_module, "plan_segment", fail)
         got = f(X)
     assert "whet failed to compile the model" in notes[-1]
     np.testing.assert_allclose(got, expected(model), rtol=1e-5)
@@ -209,7 +210,7 @@ def test_artifacts_are_loaded_all_the_same(
         raise KeyError("x7")
 
     monkeypatch.setattr("whet.build.native.load_refusals", lambda *args: None)
-    monkeypatch.setattr(planning, "make_plan", fail)
+    monkeypatch.setattr(plan_module, "plan_segment", fail)
     with pytest.warns(WhetWarning, match="whet failed to compile the model"):
         f = whet.load(tmp_path / "m.whet")
     np.testing.assert_allclose(f(X), wanted, rtol=1e-6)

@@ -12,7 +12,6 @@ import pytest
 import whet
 from whet.api.engine import Native, default_engine
 from whet.api.tuning import weighted_tasks
-from whet.build.plan import Step
 from whet.build.views import kernel_views
 from whet.cli.main import main
 from whet.core.dtypes import f32
@@ -27,7 +26,8 @@ from whet.measure.records import workload_of
 from whet.ops.matmul import MatMul
 from whet.runtime.artifact import read_artifact, write_artifact
 from whet.runtime.schedules import StoredSchedule, decode_schedules, encode_schedules
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.space.registry import SKETCHES
+from whet.tasks.steps import Step
 from whet.tune.schedule import Schedules
 from whet.tune.space import make_space
 

@@ -10,14 +10,15 @@ from tests.build.guard_pages import GuardedMemory
 from tests.ops.test_properties import check_same
 from tests.targets import HOST
 from whet.build.native import NativeExecutable, build
-from whet.build.plan import Plan, make_plan
-from whet.build.prices import Prices
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.types import Array
 from whet.graph.graph import Graph, apply, make_input
 from whet.graph.interpret import interpret
 from whet.ops.base import Sample
+from whet.schedule.prices import AnalyticPrice
+from whet.tasks.segment_plan import plan_segment
+from whet.tasks.steps import Plan
 
 TARGET = HOST
 NO_CACHE = FileCache(CacheConfig(enabled=False))
@@ -31,7 +32,7 @@ def sample_graph(sample: Sample) -> Graph:
 
 
 def plan_of(graph: Graph, threads: int = 1) -> Plan:
-    return make_plan(graph, Prices(TARGET, threads, "real"))
+    return plan_segment(graph, AnalyticPrice(TARGET, threads, "real"))
 
 
 def native(graph: Graph, threads: int = 1) -> NativeExecutable:

@@ -14,9 +14,8 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import SKETCHES, drafts_default
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 
 TOLERANCE = 2e-5
@@ -37,7 +36,7 @@ class RandomSchedule:
         every: bool = False,
     ) -> None:
         self.rng, self.threads, self.target = rng, threads, target
-        self.sketches = [s for s in SKETCHES.values() if every or drafts_default(s)]
+        self.sketches = [s for s in SKETCHES.values() if every or s.drafts_default]
         self.drawn: dict[str, int] = {}
         self.refused = 0
         self.shown: list[str] = []
@@ -55,7 +54,7 @@ class RandomSchedule:
             try:
                 kernel = sketch.lower(form, holes, name)
             except ScheduleError:
-                if drafts_default(sketch):
+                if sketch.drafts_default:
                     raise
                 self.refused += 1  # rules judge structures, the primitives every single row
                 continue

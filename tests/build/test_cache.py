@@ -10,7 +10,7 @@ import pytest
 
 from tests.build.test_calls import layered_graph
 from tests.targets import HOST
-from whet.build import assemble, constants, planning
+from whet.build import assemble, constants
 from whet.build.native import NativeExecutable, build
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
@@ -22,6 +22,7 @@ from whet.graph.interpret import interpret
 from whet.ir.tensor import Compute, Tensor, compute, placeholder
 from whet.ops.base import Numeric
 from whet.ops.matmul import MatMul
+from whet.tasks import plan as plan_module
 
 X = np.random.default_rng(0).standard_normal((1, 8, 20, 20)).astype(np.float32)
 
@@ -45,7 +46,7 @@ def no_planning(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> None:
         raise AssertionError("a plan was made")
 
-    monkeypatch.setattr(planning, "make_plan", refuse)
+    monkeypatch.setattr(plan_module, "plan_segment", refuse)
 
 
 def test_a_second_build_plans_nothing(cache: FileCache, request: pytest.FixtureRequest) -> None:

@@ -33,8 +33,8 @@ from whet.core.target import (
 )
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.schedule.cost.rates import rates_of
 from whet.schedule.default import default_choice
-from whet.schedule.rates import rates_of
 from whet.tasks.task import Task
 
 HOST = detect()

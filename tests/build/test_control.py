@@ -11,7 +11,6 @@ import pytest
 from tests.build.comparing import check_native, native, plan_of
 from tests.targets import HOST
 from whet.api.tuning import weighted_tasks
-from whet.build.control import ControlStep, inner_steps
 from whet.core.dtypes import DType, bool_, f16, f32, i64
 from whet.core.errors import OperatorError
 from whet.core.types import TensorType
@@ -31,6 +30,7 @@ from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Slice, Transpose
 from whet.ops.reduce import ReduceSum
 from whet.ops.scan import Scan
+from whet.tasks.control import ControlStep, inner_steps
 
 RNG = np.random.default_rng(12)
 Step = Callable[..., Any]

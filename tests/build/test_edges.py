@@ -10,8 +10,6 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from tests.build.comparing import check_native, plan_of
-from whet.build.edges import join_edges
-from whet.build.plan import Plan, Step
 from whet.build.tasks import graph_steps
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS
@@ -20,8 +18,12 @@ from whet.graph.graph import Graph, apply, make_constant, make_input
 from whet.ops import REGISTRY
 from whet.ops.base import Op
 from whet.schedule.default import default_choice
-from whet.schedule.sketch import Choice, choices
+from whet.schedule.prices import AnalyticPrice
+from whet.schedule.space.registry import choices
+from whet.schedule.space.sketch import Choice
 from whet.tasks.layout import choose_layouts
+from whet.tasks.price import Estimate
+from whet.tasks.steps import Plan, Step
 from whet.tasks.task import Task
 
 TYPICAL = PRESETS["x86-64-v4"]
@@ -189,19 +191,19 @@ def test_one_image_is_converted_before() -> None:
 class Cheap:
     """Prices at which fewer kernels are always better."""
 
-    def __call__(self, task: Task) -> float:
-        return 1.0
+    def __call__(self, task: Task) -> Estimate:
+        return Estimate(1.0, "analytic", 0.0)
 
-    def round_trip(self, nbytes: int) -> float:
+    def between(self, nbytes: int) -> float:
         return 0.0
 
-    def prefers(self, together: Task, apart: Sequence[Task], between: int) -> bool:
+    def prefers(self, together: Task, apart: Sequence[Task], nbytes: int) -> bool:
         return True
 
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_joined_steps_compute_the_same(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.build.kernels.Prices", lambda *_: Cheap())
+    monkeypatch.setattr(AnalyticPrice, "prefers", Cheap.prefers)
     monkeypatch.setattr("whet.schedule.default.choices", _only_slabs)
     graph = weighted(conv(1, (1, 0, 2, 1), 1, groups), (3, 16, 9, 7), (24, 16 // groups, 3, 2))
     (step,) = planned(graph, 1)
@@ -213,12 +215,15 @@ def _only_slabs(*given: Any) -> list[Choice]:
     return [c for c in choices(*given) if c.sketch.name == "slabs"]
 
 
-def test_an_input_that_is_also_added_is_not_joined() -> None:
+def test_an_input_that_is_also_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joined or not, both readers of the input find it."""
     one = weighted(conv(1, (1,) * 4, 1, 1), (4, 16, 9, 9), (16, 16, 3, 3))
     (x,), (y,) = one.inputs, one.outputs
     graph = Graph((x,), apply(REGISTRY["add"](), y, x), ("y",))
-    steps = plan_of(graph).steps
-    assert join_edges(steps, Cheap()) == list(steps)
+    check(graph)
+    monkeypatch.setattr(AnalyticPrice, "prefers", Cheap.prefers)
+    assert len(planned(graph, 1)) == 1
+    check(graph)
 
 
 @pytest.mark.parametrize("order", [(2, 3, 1, 0), (1, 0, 2, 3), (0, 1, 3, 2)])
@@ -227,7 +232,7 @@ def test_views_between_a_step_and_its_conversions(
     order: Shape, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transposition is a view of the same memory, but not the value that the step knows."""
-    monkeypatch.setattr("whet.build.kernels.Prices", lambda *_: Cheap())
+    monkeypatch.setattr(AnalyticPrice, "prefers", Cheap.prefers)
     rng = np.random.default_rng(6)
     x = make_input("x", TensorType((6, 6, 6, 6), f32))
     w = make_constant(rng.standard_normal((6, 6, 1, 3)).astype(np.float32))

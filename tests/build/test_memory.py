@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 from tests.build.comparing import native
 from whet.build.borders import Geometry, clearing_program
 from whet.build.memory import ENOUGH, plan_arena
-from whet.build.placement import Storage
 from whet.core.dtypes import f32
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
@@ -22,6 +21,7 @@ from whet.ir.interpreter import run
 from whet.ir.program import Loop, Stmt, Store
 from whet.ops.conv import Conv
 from whet.tasks.layout import strides_of
+from whet.tasks.placement import Storage
 
 
 def storage(size: int, border: int = 0) -> Storage:

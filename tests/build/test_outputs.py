@@ -10,7 +10,6 @@ import pytest
 from tests.build.comparing import NO_CACHE, TARGET, check_native
 from tests.build.test_calls import graph_of, inputs_of
 from whet.build.native import build
-from whet.build.placement import Storage
 from whet.core.dtypes import DType, f32, f64, i8, i64
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
@@ -28,6 +27,7 @@ from whet.ops.movement import Slice, Split, Transpose
 from whet.ops.pool import MaxPool
 from whet.ops.select import TopK
 from whet.ops.softmax import Softmax
+from whet.tasks.placement import Storage
 
 
 def leading(b: GraphBuilder, v: Value, rows: int) -> Value:

@@ -270,7 +270,7 @@ def test_a_model_that_whet_fails_to_compile_runs_and_says_so(
         raise KeyError("x7")
 
     configured(STRICT=None, CACHE_DIR=tmp_path / "cache")
-    monkeypatch.setattr("whet.build.planning.make_plan", broken)
+    monkeypatch.setattr("whet.tasks.plan.plan_segment", broken)
     done = whet("run", model, "-i", "x=2x8")
     assert done.returncode == 0
     assert "(interpreter)" in done.stdout

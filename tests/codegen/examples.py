@@ -32,9 +32,8 @@ from whet.ops.quantize import DequantizeLinear, QuantizeLinear
 from whet.ops.reduce import ReduceMax, ReduceMean
 from whet.ops.select import TopK
 from whet.ops.softmax import Softmax
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import choices
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import choices
 from whet.tasks.task import Task
 
 

@@ -19,15 +19,17 @@ from whet.build.assemble import assemble
 from whet.build.image import SegmentImage
 from whet.build.kernels import KernelMaker, NativeKernel, Schedule, compile_all
 from whet.build.native import NO_CACHE
-from whet.build.planning import plan_graph
 from whet.build.segment import ENTRY
-from whet.build.segments import NativePiece
 from whet.codegen.llvm.compile import ObjectJob, emit_assembly
 from whet.codegen.llvm.serial import SERIAL_POOL
+from whet.codegen.llvm.support import has_code
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
+from whet.schedule.prices import AnalyticPrice
+from whet.tasks.pieces import NativePiece
+from whet.tasks.plan import plan_graph
 
 EMULATORS = ("qemu-aarch64", "qemu-aarch64-static")
 SECONDS = 60
@@ -132,11 +134,11 @@ def _start_ir(table: int, pointers: int, linux: int, outputs: Sequence[tuple[int
 def compile_for(graph: Graph, target: Target, schedule: Schedule) -> ForeignBuild:
     """The graph compiled for the target, to run on one thread."""
     maker = KernelMaker(target, schedule)
-    pieces, plans, refused = plan_graph(expand_composites(graph), maker)
-    assert not refused, list(refused.values())
-    (piece,) = pieces
+    plan = plan_graph(expand_composites(graph), AnalyticPrice(target, 1, "real"), has_code)
+    assert not plan.reasons, list(plan.reasons.values())
+    (piece,) = plan.pieces
     assert isinstance(piece, NativePiece)
-    image = assemble(plans[piece], maker, [SERIAL_POOL], NO_CACHE)
+    image = assemble(plan.plans[piece], maker, [SERIAL_POOL], NO_CACHE)
     return ForeignBuild(graph, target, image, tuple(maker.made.values()))
 
 

@@ -20,8 +20,8 @@ from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
 from whet.core.target import PRESETS
 from whet.graph.interpret import interpret
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import find_sketch
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import find_sketch
 from whet.tasks.task import Task
 
 NEON = PRESETS["aarch64-neon"]

@@ -12,7 +12,6 @@ from unittest.mock import patch
 import numpy as np
 
 from whet.build import native as native_module, segment as segment_module
-from whet.build.placement import Place, Storage, _Placer
 from whet.codegen.llvm import mathlib
 from whet.codegen.llvm.masks import MaskWriter
 from whet.graph import text as text_module
@@ -22,8 +21,9 @@ from whet.ir.program import Buffer
 from whet.ops import base as ops_module
 from whet.ops.arithmetic import Round
 from whet.runtime.results import Results
-from whet.schedule import access
+from whet.schedule.program import access
 from whet.tasks.layout import strides_of
+from whet.tasks.placement import Place, Storage, _Placer
 from whet.tasks.structure import structure_of, transposition_of
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.measure.planted import Planted, plant, uproot
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.space.registry import SKETCHES
 
 
 @pytest.fixture

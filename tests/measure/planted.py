@@ -16,8 +16,9 @@ from whet.ir.expr import Var, call, const
 from whet.ir.program import Allocate, Buffer, Loop, Program, Stmt, Store, While
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, reduce_axis, sum_
 from whet.ops.base import Numeric
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import SKETCHES, Population, add_sketch
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import SKETCHES, add_sketch
+from whet.schedule.space.sketch import Population
 from whet.tasks.task import Task
 
 TARGET = HOST

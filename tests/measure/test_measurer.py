@@ -17,8 +17,8 @@ from whet.measure.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.schedule.default import default_choice
-from whet.schedule.sketch import SKETCHES
-from whet.schedule.trace import Step, Trace, trace_of
+from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.trace import Step, Trace, trace_of
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from whet.core.errors import ScheduleError
 from whet.ir.program import Allocate, Loop, Program, walk
-from whet.schedule.primitives import PRIMITIVES, naive_program
-from whet.schedule.trace import Argument, Hole, Step, Trace, apply_step
+from whet.schedule.program.primitives import PRIMITIVES, naive_program
+from whet.schedule.space.trace import Argument, Hole, Step, Trace, apply_step
 from whet.tasks.task import Task
 
 MAX_STATEMENTS = 120

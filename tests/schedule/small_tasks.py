@@ -29,7 +29,7 @@ from whet.ir.tensor import (
     stages,
     sum_,
 )
-from whet.schedule.kernel import Kernel, prepare_constant
+from whet.schedule.program.kernel import Kernel, prepare_constant
 from whet.tasks.task import Task
 
 

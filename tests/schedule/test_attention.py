@@ -12,9 +12,14 @@ from whet.core.target import PRESETS
 from whet.ir.expr import Expr, call
 from whet.ir.program import Allocate, Loop, Program, Stmt
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
-from whet.schedule.attention import Attention, AttentionTiling, find_attention, rows_together
-from whet.schedule.attention_lowering import lower_attention
-from whet.schedule.attention_model import attention_costs, attention_holes
+from whet.schedule.families.attention.lower import lower_attention
+from whet.schedule.families.attention.match import (
+    Attention,
+    AttentionTiling,
+    find_attention,
+    rows_together,
+)
+from whet.schedule.families.attention.price import attention_costs, attention_holes
 from whet.tasks.task import Task
 
 

@@ -18,12 +18,24 @@ from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.program import Loop
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule.contraction import AHEAD, BESIDE, IN_PLACE, Tiling, find_contraction, find_turned
-from whet.schedule.contraction_lowering import lower_contraction
-from whet.schedule.model import LONGEST_SUM, best_tiling, contraction_holes, turned_holes
-from whet.schedule.winograd import find_winograd
-from whet.schedule.winograd_lowering import lower_winograd
-from whet.schedule.winograd_model import best_winograd
+from whet.schedule.families.contraction.lower import lower_contraction
+from whet.schedule.families.contraction.match import (
+    AHEAD,
+    BESIDE,
+    IN_PLACE,
+    Tiling,
+    find_contraction,
+    find_turned,
+)
+from whet.schedule.families.contraction.price import (
+    LONGEST_SUM,
+    best_tiling,
+    contraction_holes,
+    turned_holes,
+)
+from whet.schedule.families.winograd.lower import lower_winograd
+from whet.schedule.families.winograd.match import find_winograd
+from whet.schedule.families.winograd.price import best_winograd
 from whet.tasks.task import Task
 
 

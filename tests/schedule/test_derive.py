@@ -23,17 +23,16 @@ from whet.core.errors import ScheduleError, WhetError
 from whet.core.target import PRESETS
 from whet.ir.expr import call, const, select
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule import families  # noqa: F401  (adds the sketches)
 from whet.schedule.derive.generate import sketches
 from whet.schedule.derive.rules import RULES, Rule, derivation_rule
 from whet.schedule.derive.show import show_sketch
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.derive.structure import structures
 from whet.schedule.derive.tiling import Levels, own_tiles
-from whet.schedule.nests import program_nests
-from whet.schedule.show import show_task
-from whet.schedule.sketch import SKETCHES, choices
-from whet.schedule.steps import Trace, replay_steps
+from whet.schedule.program.show import show_task
+from whet.schedule.program.steps import Trace, replay_steps
+from whet.schedule.space.nests import program_nests
+from whet.schedule.space.registry import SKETCHES, choices
 from whet.tasks.task import Task
 
 TARGET = PRESETS["x86-64-v3"]

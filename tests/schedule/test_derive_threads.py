@@ -26,9 +26,9 @@ from whet.ops.matmul import MatMul
 from whet.ops.reduce import ReduceSum
 from whet.ops.softmax import Softmax
 from whet.schedule.derive.sketch import Derived
-from whet.schedule.kernel import Kernel
-from whet.schedule.primitives import naive_program
-from whet.schedule.sketch import Population
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.primitives import naive_program
+from whet.schedule.space.sketch import Population
 from whet.tasks.task import Task
 
 THREADS = 2

@@ -14,7 +14,7 @@ from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.dots import DotTiling, dot_holes, find_dots, lower_dots
+from whet.schedule.families.dots.match import DotTiling, dot_holes, find_dots, lower_dots
 from whet.tasks.task import Task
 
 

@@ -10,9 +10,8 @@ from tests.schedule.windows import Windows
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.nests import MARKS, Described, Statement, program_nests
-from whet.schedule.sketch import SKETCHES, drafts_default
+from whet.schedule.space.nests import MARKS, Statement, program_nests
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 
 TRANSFORMS = {("winograd", name) for name in ("input", "output", "finish")}
@@ -131,8 +130,8 @@ def test_closed_forms_are_what_programs_say(name: str, preset: str) -> None:
     compared = 0
     for task in CASES[name]:
         for sketch in SKETCHES.values():
-            form = sketch.fits(task) if drafts_default(sketch) else None
-            if form is None or not isinstance(sketch, Described):
+            form = sketch.fits(task) if sketch.drafts_default else None
+            if form is None:
                 continue
             population = sketch.space(form, target, 2)
             count = len(next(iter(population.values())))

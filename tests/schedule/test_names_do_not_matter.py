@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.build.comparing import plan_of
-from whet.build.plan import LoopStep, Step
 from whet.core.dtypes import f32
 from whet.core.target import PRESETS
 from whet.core.types import TensorType
@@ -21,6 +20,7 @@ from whet.graph.rewrite import rebuild
 from whet.ops import REGISTRY
 from whet.ops.base import Op
 from whet.schedule.default import default_choice
+from whet.tasks.steps import LoopStep, Step
 
 TARGET = PRESETS["x86-64-v3"]
 RNG = np.random.default_rng(3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.schedule.small_tasks import convolution, matmul_relu
-from whet.schedule.nests import MARKS, program_nests
-from whet.schedule.primitives import naive_program, parallel, split, vectorize
+from whet.schedule.program.primitives import naive_program, parallel, split, vectorize
+from whet.schedule.space.nests import MARKS, program_nests
 
 
 def test_a_product_and_what_follows_it() -> None:

@@ -12,11 +12,11 @@ from tests.schedule.windows import Windows, relative_error
 from tests.targets import HOST
 from whet.core.target import PRESETS
 from whet.ir.expr import Axis, Var
-from whet.schedule.contraction import Contraction, Tiling, find_contraction
-from whet.schedule.contraction_lowering import lower_contraction
-from whet.schedule.model import best_tiling, contraction_holes
-from whet.schedule.nest_arrays import position
-from whet.schedule.outside import least_needed, part_needed, span
+from whet.schedule.families.contraction.halo import least_needed, part_needed, span
+from whet.schedule.families.contraction.lower import lower_contraction
+from whet.schedule.families.contraction.match import Contraction, Tiling, find_contraction
+from whet.schedule.families.contraction.price import best_tiling, contraction_holes
+from whet.schedule.space.nest_writer import position
 
 WIDE = PRESETS["x86-64-v4"]
 

@@ -13,10 +13,10 @@ from whet.core.dtypes import f32
 from whet.core.target import PRESETS
 from whet.ir.expr import Read, call
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, subexpressions, sum_
+from whet.schedule.algorithms.parts import SHORTEST_PART, InParts, numbers_of_parts, reduced_order
 from whet.schedule.default import default_choice
-from whet.schedule.parts import SHORTEST_PART, InParts, numbers_of_parts, reduced_order
-from whet.schedule.primitives.accesses import stores_in
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.program.primitives.accesses import stores_in
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from whet.ir.expr import Axis, Expr
-from whet.schedule.nest_arrays import position
-from whet.schedule.phases import Pair
+from whet.schedule.algorithms.dilation import Pair
+from whet.schedule.space.nest_writer import position
 
 
 def values(e: Expr, tile: Axis) -> list[int]:

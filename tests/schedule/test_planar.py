@@ -19,8 +19,8 @@ from whet.core.dtypes import DType, f32, f64, i32
 from whet.core.target import PRESETS, Target
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.planar import Planar, PlanarTiling, find_planar, lower_planar
-from whet.schedule.planar_model import planar_costs, planar_holes
+from whet.schedule.families.planar.match import Planar, PlanarTiling, find_planar, lower_planar
+from whet.schedule.families.planar.price import planar_costs, planar_holes
 
 SIZES = st.tuples(st.integers(1, 20), st.integers(2, 70))
 EDGES = st.tuples(st.integers(0, 3), st.integers(0, 3))

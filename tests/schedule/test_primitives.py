@@ -25,8 +25,8 @@ from whet.core.errors import ScheduleError
 from whet.ir.expr import Read, Var, call, cast, const
 from whet.ir.program import Buffer, Loop, Program, Store
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule.kernel import Kernel
-from whet.schedule.primitives import (
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.primitives import (
     PRIMITIVES,
     cache_read,
     cache_write,

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from tests.schedule.random_traces import random_trace
 from tests.schedule.small_tasks import TASKS, arrays_for, check_native, check_program
 from tests.targets import HOST
-from whet.schedule.primitives import naive_program
-from whet.schedule.trace import Trace, replay, replay_kernel
+from whet.schedule.program.primitives import naive_program
+from whet.schedule.space.trace import Trace, replay, replay_kernel
 from whet.tasks.task import Task
 
 CASES = st.tuples(st.sampled_from(sorted(TASKS)), *[st.integers(2, 7)] * 3)

@@ -13,10 +13,10 @@ from tests.targets import HOST
 from whet.core.dtypes import f32
 from whet.ir.expr import Expr, call, select
 from whet.ir.tensor import Compute, compute, max_, placeholder, reduce_axis, sum_
-from whet.schedule.attention import AttentionTiling, find_attention
-from whet.schedule.attention_lowering import lower_attention
-from whet.schedule.nan_rows import may_miss_nan
-from whet.schedule.row_registers import RowVectors, stay_in_registers
+from whet.schedule.families.attention.lower import lower_attention
+from whet.schedule.families.attention.match import AttentionTiling, find_attention
+from whet.schedule.families.attention.nan_rows import may_miss_nan
+from whet.schedule.families.attention.row_registers import RowVectors, stay_in_registers
 from whet.tasks.task import Task
 
 WIDEST = HOST.lanes(32)

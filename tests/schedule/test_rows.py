@@ -13,10 +13,10 @@ from tests.schedule.small_tasks import (
 )
 from tests.schedule.test_family_nests import shape_of
 from tests.targets import HOST
-from whet.schedule.nests import program_nests
-from whet.schedule.rows import Rows, RowTiling, find_rows, lower_rows
-from whet.schedule.rows_model import row_costs, row_holes
-from whet.schedule.rows_nest import row_nests
+from whet.schedule.families.rows.match import Rows, RowTiling, find_rows, lower_rows
+from whet.schedule.families.rows.nests import row_nests
+from whet.schedule.families.rows.price import row_costs, row_holes
+from whet.schedule.space.nests import program_nests
 from whet.tasks.task import Task
 
 

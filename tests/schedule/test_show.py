@@ -9,8 +9,8 @@ from whet.core.dtypes import f32
 from whet.ir.expr import Axis, Var, call
 from whet.ir.program import Allocate, Buffer, If, Program, Store, Transpose
 from whet.ir.tensor import Compute, placeholder, reduce_axis, sum_
-from whet.schedule.nest import loop
-from whet.schedule.primitives import (
+from whet.schedule.program.loops import loop
+from whet.schedule.program.primitives import (
     decompose,
     inline,
     naive_program,
@@ -19,7 +19,7 @@ from whet.schedule.primitives import (
     unroll,
     vectorize,
 )
-from whet.schedule.show import show_program, show_task
+from whet.schedule.program.show import show_program, show_task
 from whet.tasks.task import Task
 
 

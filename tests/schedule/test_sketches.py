@@ -22,17 +22,10 @@ from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice, default_kernel
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import (
-    SKETCHES,
-    Population,
-    add_sketch,
-    choices,
-    drafts_default,
-    find_sketch,
-    sketch,
-)
-from whet.schedule.trace import Step, Trace, replay_kernel
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import SKETCHES, add_sketch, choices, find_sketch, sketch
+from whet.schedule.space.sketch import Population, Sketch
+from whet.schedule.space.trace import Step, Trace, replay_kernel
 from whet.tasks.task import Task
 
 TARGETS = list(PRESETS.values())
@@ -43,7 +36,7 @@ TARGETS = list(PRESETS.values())
 def test_candidates_have_prices(name: str, threads: int) -> None:
     task = TASKS[name](9, 20, 11)
     for target in TARGETS:
-        for made in filter(drafts_default, SKETCHES.values()):
+        for made in (s for s in SKETCHES.values() if s.drafts_default):
             form = made.fits(task)
             if form is None:
                 continue
@@ -60,7 +53,7 @@ def test_candidates_have_prices(name: str, threads: int) -> None:
 def test_candidates_mean_the_task(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     task = TASKS[name](*map(int, rng.integers(3, 20, 3)))
-    for made in filter(drafts_default, SKETCHES.values()):
+    for made in (s for s in SKETCHES.values() if s.drafts_default):
         form = made.fits(task)
         if form is None:
             continue
@@ -107,10 +100,10 @@ def test_unknown_names() -> None:
 
 
 def test_a_sketch_from_outside_competes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.schedule.sketch.SKETCHES", dict(SKETCHES))
+    monkeypatch.setattr(SKETCHES, "added", {})
 
     @sketch
-    class Free:
+    class Free(Sketch[Task]):
         """The naive program, at a price that nobody beats."""
 
         name = "free"

@@ -18,11 +18,11 @@ from whet.ir.expr import call
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
-from whet.schedule.contraction import Tiling
 from whet.schedule.default import default_choice
-from whet.schedule.nests import program_nests
-from whet.schedule.slabs import find_slabs, lower_slabs
-from whet.schedule.slabs_model import slab_costs, slab_holes, slab_nests
+from whet.schedule.families.contraction.match import Tiling
+from whet.schedule.families.slabs.match import find_slabs, lower_slabs
+from whet.schedule.families.slabs.price import slab_costs, slab_holes, slab_nests
+from whet.schedule.space.nests import program_nests
 from whet.tasks.expressions import inline_stages, nothing
 from whet.tasks.task import Task
 

@@ -20,8 +20,8 @@ from whet.ir.expr import call
 from whet.ir.tensor import Compute, compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
 from whet.schedule.default import default_choice
-from whet.schedule.staged import Staged, StagedTiling, find_staged, lower_staged
-from whet.schedule.staged_model import staged_costs, staged_holes
+from whet.schedule.families.staged.match import Staged, StagedTiling, find_staged, lower_staged
+from whet.schedule.families.staged.price import staged_costs, staged_holes
 from whet.tasks.task import Task
 
 EDGES = st.tuples(st.integers(0, 3), st.integers(0, 3))

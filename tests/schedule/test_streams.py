@@ -22,8 +22,13 @@ from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.tensor import compute, placeholder
 from whet.schedule.default import default_choice
-from whet.schedule.spatial import SpatialTiling, can_stream, find_spatial, lower_spatial
-from whet.schedule.spatial_model import spatial_costs, spatial_holes
+from whet.schedule.families.spatial.match import (
+    SpatialTiling,
+    can_stream,
+    find_spatial,
+    lower_spatial,
+)
+from whet.schedule.families.spatial.price import spatial_costs, spatial_holes
 from whet.tasks.task import Task
 
 WIDE = PRESETS["x86-64-v4"]

@@ -18,8 +18,8 @@ from tests.targets import HOST
 from whet.core.errors import ScheduleError
 from whet.core.target import PRESETS
 from whet.schedule.default import default_choice
-from whet.schedule.sketch import choices
-from whet.schedule.trace import Hole, Step, Trace, replay, replay_kernel, trace_of
+from whet.schedule.space.registry import choices
+from whet.schedule.space.trace import Hole, Step, Trace, replay, replay_kernel, trace_of
 
 TILED = Trace(
     (

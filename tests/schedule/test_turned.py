@@ -10,10 +10,9 @@ from tests.targets import HOST
 from whet.core.dtypes import f32
 from whet.ir.program import Program
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.contraction import BESIDE
-from whet.schedule.sketch import find_sketch
-from whet.schedule.turned import tile_size
+from whet.schedule.families.contraction.match import BESIDE
+from whet.schedule.program.turning import tile_size
+from whet.schedule.space.registry import find_sketch
 from whet.tasks.task import Task
 
 

@@ -16,12 +16,7 @@ from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.interpreter import run
 from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
-from whet.schedule.contraction import find_contraction
-from whet.schedule.contraction_lowering import lower_contraction
-from whet.schedule.default import default_kernel
-from whet.schedule.kernel import Kernel, prepare_constant
-from whet.schedule.model import best_tiling, contraction_holes
-from whet.schedule.transforms import (
+from whet.schedule.algorithms.transforms import (
     POINTS,
     LinearPlan,
     Transform,
@@ -29,10 +24,15 @@ from whet.schedule.transforms import (
     matrices,
     tile_sizes,
 )
-from whet.schedule.winograd import WinogradTiling, find_winograd
-from whet.schedule.winograd_lowering import lower_winograd
-from whet.schedule.winograd_model import best_winograd, direct_costs
-from whet.schedule.winograd_precision import longest_sum
+from whet.schedule.default import default_kernel
+from whet.schedule.families.contraction.lower import lower_contraction
+from whet.schedule.families.contraction.match import find_contraction
+from whet.schedule.families.contraction.price import best_tiling, contraction_holes, direct_costs
+from whet.schedule.families.winograd.lower import lower_winograd
+from whet.schedule.families.winograd.match import WinogradTiling, find_winograd
+from whet.schedule.families.winograd.precision import longest_sum
+from whet.schedule.families.winograd.price import best_winograd
+from whet.schedule.program.kernel import Kernel, prepare_constant
 
 X86 = HOST.triple.startswith("x86_64")
 NARROW = PRESETS["x86-64-v3"]

@@ -22,8 +22,8 @@ from whet.ir.expr import call
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, placeholder
 from whet.ops.conv import Conv
-from whet.schedule.access import flat_buffer
-from whet.schedule.kernel import Kernel, prepare_constant
+from whet.schedule.program.access import flat_buffer
+from whet.schedule.program.kernel import Kernel, prepare_constant
 from whet.tasks.task import Border, Task
 
 

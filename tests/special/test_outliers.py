@@ -30,9 +30,9 @@ from whet.ops.base import Numeric
 from whet.ops.conv import Conv
 from whet.ops.host import NonZero
 from whet.runtime.executable import OutliersError
-from whet.schedule.outliers import LIMIT
-from whet.schedule.winograd import WinogradTiling, find_winograd
-from whet.schedule.winograd_lowering import lower_winograd
+from whet.schedule.families.winograd.lower import lower_winograd
+from whet.schedule.families.winograd.match import WinogradTiling, find_winograd
+from whet.schedule.families.winograd.outliers import LIMIT
 
 SHAPE = (1, 16, 14, 15)
 NAN, INF = np.nan, np.inf

@@ -16,9 +16,9 @@ from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.ops.base import Op
 from whet.ops.conv import Conv, ConvTranspose
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import Choice, choices
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import choices
+from whet.schedule.space.sketch import Choice
 from whet.tasks.task import Task
 
 CASES: dict[str, tuple[Op, tuple[int, ...], tuple[int, ...]]] = {

@@ -18,8 +18,8 @@ from whet.ir.expr import Expr, Read, Reduce, Select, equal, select
 from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, subexpressions, sum_
 from whet.ops import REGISTRY
 from whet.ops.base import Op
-from whet.schedule.contraction import find_contraction
-from whet.schedule.flat import flatten_stage
+from whet.schedule.families.contraction.match import find_contraction
+from whet.schedule.program.flat import flatten_stage
 from whet.tasks.guards import conjuncts, is_bounds_check
 from whet.tasks.phases import MAX_PHASES, split_phases
 

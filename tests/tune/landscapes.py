@@ -10,7 +10,7 @@ import numpy as np
 
 from whet.core.target import PRESETS
 from whet.core.types import Array
-from whet.schedule.sketch import Population
+from whet.schedule.space.sketch import Population
 from whet.tune.policies import POLICIES as ALL, Policy
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit

@@ -14,10 +14,9 @@ from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.nests import Access, Statement, program_nests
-from whet.schedule.primitives import naive_program
-from whet.schedule.sketch import SKETCHES, drafts_default
+from whet.schedule.program.primitives import naive_program
+from whet.schedule.space.nests import Access, Statement, program_nests
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 from whet.tune.features.ansor import COUNT, POSITIONS, add_statement, interpolate, reuse_of
 from whet.tune.features.autotvm import curve_features, itervar_features, knob_features
@@ -33,7 +32,7 @@ LINE = 64
 
 def batches(task: Task, threads: int = 2) -> list[Batch]:
     found = []
-    for sketch in filter(drafts_default, SKETCHES.values()):
+    for sketch in (s for s in SKETCHES.values() if s.drafts_default):
         form = sketch.fits(task)
         if form is not None:
             holes = sketch.space(form, TARGET, threads)

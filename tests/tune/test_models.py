@@ -13,7 +13,7 @@ from whet.core.errors import WhetError
 from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.db.store import Database
-from whet.schedule.sketch import find_sketch
+from whet.schedule.space.registry import find_sketch
 from whet.tune.models.analytic import Analytic
 from whet.tune.models.boosting import TreeSettings
 from whet.tune.models.kept import KIND, keep_if_wiser, keep_model, kept_model

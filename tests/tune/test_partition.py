@@ -11,8 +11,6 @@ import pytest
 from tests.build.comparing import NO_CACHE, TARGET
 from whet.api.tuning import weighted_tasks
 from whet.build.native import build
-from whet.build.plan import Plan, Step, make_plan
-from whet.build.prices import Prices
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
 from whet.core.types import TensorType
@@ -26,6 +24,9 @@ from whet.measure.results import Candidate, Measured
 from whet.ops.matmul import MatMul
 from whet.ops.softmax import Softmax
 from whet.schedule.default import default_choice
+from whet.schedule.prices import AnalyticPrice
+from whet.tasks.segment_plan import plan_segment
+from whet.tasks.steps import Plan, Step
 from whet.tasks.task import Task
 from whet.tune.schedule import Schedules
 
@@ -40,8 +41,8 @@ def rows_of_a_product() -> Graph:
 
 
 def plan(chosen: bool | None) -> Plan:
-    prices = Prices(TARGET, 1, "real", lambda together, apart: chosen)
-    return make_plan(rows_of_a_product(), prices)
+    prices = AnalyticPrice(TARGET, 1, "real", lambda together, apart: chosen)
+    return plan_segment(rows_of_a_product(), prices)
 
 
 def test_both_ways_are_known_whichever_is_taken() -> None:
@@ -52,11 +53,13 @@ def test_both_ways_are_known_whichever_is_taken() -> None:
 
 
 def test_without_measurements_the_cheaper_way_is_taken() -> None:
-    price = Prices(TARGET, 1, "real")
+    price = AnalyticPrice(TARGET, 1, "real")
     (one,) = (s for s in plan(True).steps if isinstance(s, Step))
     two = [s for s in plan(False).steps if isinstance(s, Step)]
-    between = price.round_trip(48 * 56 * 4)
-    cheaper = price(one.task) < sum(price(s.task) for s in two) + between
+    between = price.between(48 * 56 * 4)
+    estimates = [price(s.task) for s in (one, *two)]
+    first, *others = (e.seconds for e in estimates if e is not None)
+    cheaper = first < sum(others) + between
     assert len(plan(None).steps) == (1 if cheaper else 2)
 
 
@@ -72,7 +75,7 @@ def test_three_groups_are_one_where_two_would_not_pay() -> None:
         asked.append(len(apart))
         return len(apart) == 3
 
-    assert len(make_plan(graph, Prices(TARGET, 1, "real", only_all)).steps) == 1
+    assert len(plan_segment(graph, AnalyticPrice(TARGET, 1, "real", only_all)).steps) == 1
     assert asked == [3]
 
 

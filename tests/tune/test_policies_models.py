@@ -10,7 +10,7 @@ import pytest
 
 from tests.tune.landscapes import POLICIES, Valley, grid, open_table, search, space_of
 from whet.core.types import Array
-from whet.schedule.sketch import Population
+from whet.schedule.space.sketch import Population
 from whet.tune.models.protocol import Batch, Trials
 from whet.tune.policies.annealing import Annealing, diverse
 from whet.tune.policies.bandit import SketchBandit

@@ -19,7 +19,7 @@ from whet.ir.interpreter import run
 from whet.ir.program import Buffer
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 from whet.tune.schedule import Schedules
 from whet.tune.search import WeightedTask
@@ -47,7 +47,7 @@ def tiles() -> Iterator[Template]:
         s.parallel(cfg["order"][0])
 
     yield made
-    del SKETCHES["test_tiles"]
+    del SKETCHES.added["test_tiles"]
 
 
 def product(m: int = 12, n: int = 32, k: int = 6) -> Task:

@@ -15,8 +15,6 @@ from whet.api.compiler import compile
 from whet.api.engine import Native, default_engine
 from whet.api.programs import Note
 from whet.api.storage import load
-from whet.build.plan import Step
-from whet.build.prices import Evidence, no_evidence
 from whet.build.tasks import graph_steps
 from whet.core.errors import UsageError, check, fail
 from whet.core.foreign import require_here
@@ -27,6 +25,8 @@ from whet.graph.graph import Graph
 from whet.ir.tensor import Tensor
 from whet.ops.base import Numeric
 from whet.runtime.artifact import is_artifact
+from whet.tasks.price import Evidence, no_evidence
+from whet.tasks.steps import Step
 from whet.tune.objectives import Objective
 from whet.tune.policies import Policy
 from whet.tune.report import Report, Watch

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from whet.build.borders import clearing_program
 from whet.build.constants import ConstantStore
-from whet.build.control import ControlStep
 from whet.build.entry import FlowCall, TableCall, declarations, routine_ir
 from whet.build.flow import flow_ir
 from whet.build.image import CallNote, SegmentImage, Slot, join_constants
 from whet.build.kernels import KernelMaker, NativeKernel, compile_all
 from whet.build.memory import plan_arena
-from whet.build.placement import Storage
-from whet.build.plan import LoopStep, Plan, Step
 from whet.build.segment import ENTRY
 from whet.build.shared_constants import SHARED_FROM_BYTES, shared_bytes
 from whet.core.caching import FileCache
 from whet.ir.tensor import Compute, describe
+from whet.tasks.placement import Storage
+from whet.tasks.steps import ControlStep, LoopStep, Plan, Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from whet.build.keys import program_key
-from whet.build.placement import Storage
-from whet.build.plan import Step
 from whet.build.shared_constants import Recipe
 from whet.core.digest import digest_text
 from whet.core.types import Array
 from whet.graph.graph import Constant
 from whet.ir.tensor import Compute, Tensor, describe, stages
-from whet.schedule.kernel import prepare_constant
+from whet.schedule.program.kernel import prepare_constant
+from whet.tasks.placement import Storage
+from whet.tasks.steps import Step
 
 
 class ConstantStore:

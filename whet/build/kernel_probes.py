@@ -26,11 +26,11 @@ from whet.graph.graph import Graph, make_input
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor, compute, placeholder, reduce_axis, sum_
 from whet.ops.matmul import MatMul
-from whet.schedule.arrival import STEADY_TILES, awaited
-from whet.schedule.contraction import Contraction, find_contraction
-from whet.schedule.kernel import Kernel
-from whet.schedule.model import contraction_costs, contraction_holes
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.cost.arrival import STEADY_TILES, awaited
+from whet.schedule.families.contraction.match import Contraction, find_contraction
+from whet.schedule.families.contraction.price import contraction_costs, contraction_holes
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 
 NEAR_DEPTH, DEPTH, PAGE_DEPTH = 96, 1008, 1024

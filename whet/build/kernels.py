@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from whet.build.plan import LoopStep, Step
-from whet.build.prices import Evidence, Prices, no_evidence
 from whet.codegen.llvm.compile import ObjectJob, llvm_version
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
@@ -17,7 +15,8 @@ from whet.core.digest import digest_text
 from whet.core.target import Target
 from whet.ir.program import Buffer
 from whet.ops.base import Numeric
-from whet.schedule.kernel import Kernel
+from whet.schedule.program.kernel import Kernel
+from whet.tasks.steps import LoopStep, Step
 from whet.tasks.task import Task
 
 Schedule = Callable[[Task, str], Kernel]
@@ -42,14 +41,11 @@ class KernelMaker:
         self,
         target: Target,
         schedule: Schedule,
-        threads: int = 1,
         numerics: Numeric = "real",
         *,
         checked: bool = False,
-        evidence: Evidence = no_evidence,
     ) -> None:
         self.target, self.schedule, self.checked = target, schedule, checked
-        self.prices = Prices(target, threads, numerics, evidence)
         self.guarded = numerics == "guarded"
         self.made: dict[str, NativeKernel] = {}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from whet.build.placement import Storage
 from whet.core.alignment import round_up
+from whet.tasks.placement import Storage
 
 ENOUGH = 1.1
 """An arena of this many times the largest live set is small enough: below it, borders keep memory

@@ -11,7 +11,6 @@ from whet.build.image import SegmentImage, load_image, store_image
 from whet.build.keys import build_key
 from whet.build.refusals import load_refusals, store_refusals
 from whet.build.segment import ForeignSegment, NativeSegment
-from whet.build.segments import NativePiece, cut
 from whet.build.threads import Threads
 from whet.codegen.llvm.linking import require_symbols
 from whet.core.caching import FileCache
@@ -21,10 +20,11 @@ from whet.core.target import Target
 from whet.graph.graph import Graph, Node
 from whet.graph.passes.expand_composites import expand_composites
 from whet.ops.base import Numeric
+from whet.tasks.pieces import NativePiece, cut
 
 if TYPE_CHECKING:
     from whet.build.kernels import Schedule
-    from whet.build.prices import Evidence
+    from whet.tasks.price import Evidence
 
 NO_CACHE = FileCache(CacheConfig(enabled=False))
 
@@ -102,27 +102,27 @@ class _Builder:
         # The compiler proper: not needed, and not loaded, when the cache has everything.
         from whet.build.assemble import assemble
         from whet.build.kernels import KernelMaker
-        from whet.build.planning import plan_graph
-        from whet.build.prices import no_evidence
-        from whet.schedule.default import default_schedule
+        from whet.codegen.llvm.support import has_code
+        from whet.schedule.prices import AnalyticPrice
+        from whet.tasks.plan import plan_graph
+        from whet.tasks.price import no_evidence
 
-        schedule = self.schedule or default_schedule(self.target, self.threads.count, self.numerics)
-        maker = KernelMaker(
-            self.target, schedule, self.threads.count, self.numerics, checked=self.checked,
-            evidence=self.evidence or no_evidence,
-        )  # fmt: skip
-        pieces, plans, reasons = plan_graph(graph, maker)
+        evidence = self.evidence or no_evidence
+        price = AnalyticPrice(self.target, self.threads.count, self.numerics, evidence)
+        schedule = self.schedule or price.kernel
+        maker = KernelMaker(self.target, schedule, self.numerics, checked=self.checked)
+        plan = plan_graph(graph, price, has_code)
         steps: list[NativeStep | LoneStep] = []
-        for number, piece in enumerate(pieces):
+        for number, piece in enumerate(plan.pieces):
             if isinstance(piece, NativePiece):
-                image = assemble(plans[piece], maker, self.threads.code, self.cache)
+                image = assemble(plan.plans[piece], maker, self.threads.code, self.cache)
                 image = store_image(image, self.cache, f"{key}-{number}")
                 segment = self.segment(image, piece.graph)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
-        store_refusals(self.cache, key, graph, reasons)
-        return NativeExecutable(graph, tuple(steps), reasons)
+        store_refusals(self.cache, key, graph, plan.reasons)
+        return NativeExecutable(graph, tuple(steps), plan.reasons)
 
     def segment(self, image: SegmentImage, graph: Graph) -> NativeSegment | ForeignSegment:
         if self.missing:

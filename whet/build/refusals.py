@@ -1,36 +1,12 @@
-"""Nodes that do not become native code, and why."""
+"""Nodes that do not become native code, and why, as they are kept with what was built."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from whet.build.bodies import body_graphs
-from whet.codegen.llvm.support import has_code
 from whet.core.caching import FileCache
-from whet.core.types import TensorType
 from whet.graph.graph import Graph, Node
-
-
-def why_not_native(node: Node) -> str | None:
-    """Why a node cannot be part of a native segment, or None if it can."""
-    inner = body_graphs(node)
-    if node.op.host:
-        note = ", and its body is compiled on its own" if inner else ""
-        return f"the shape of its result depends on data{note}"
-    for body in inner.values():
-        for part in body.graph.nodes:
-            reason = why_not_native(part)
-            if reason is not None:
-                return f"its body is compiled on its own, because of {part.op.name}: {reason}"
-    if node.op.compute is None and node.op.program is None and not inner:
-        return "it has neither tensor expressions nor loops"
-    for t in (v.type for v in (*node.inputs, *node.results)):
-        if not has_code(t.dtype):
-            return f"the type {t.dtype} only stores"
-        if isinstance(t, TensorType) and t.size == 0:
-            return "a tensor without elements"
-    return None
 
 
 def store_refusals(cache: FileCache, key: str, graph: Graph, reasons: Mapping[Node, str]) -> None:

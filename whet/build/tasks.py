@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from whet.build.control import inner_steps, other_steps
-from whet.build.kernels import KernelMaker
-from whet.build.plan import Step
-from whet.build.planning import plan_graph
-from whet.build.prices import Evidence, no_evidence
+from whet.codegen.llvm.support import has_code
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ops.base import Numeric
-from whet.schedule.default import default_schedule
+from whet.schedule.prices import AnalyticPrice
+from whet.tasks.plan import plan_graph
+from whet.tasks.price import Evidence, no_evidence
+from whet.tasks.steps import Step, inner_steps, other_steps
 
 
 def graph_steps(
@@ -23,9 +22,8 @@ def graph_steps(
 ) -> tuple[list[tuple[Step, int]], list[tuple[Step, int]]]:
     """The steps of a graph that have a task, in the order in which they run and how often, and
     those of other plans, which were expected to take longer."""
-    schedule = default_schedule(target, threads, numerics)
-    maker = KernelMaker(target, schedule, threads, numerics, evidence=evidence)
-    _, plans, _ = plan_graph(expand_composites(graph), maker)
+    price = AnalyticPrice(target, threads, numerics, evidence)
+    plans = plan_graph(expand_composites(graph), price, has_code).plans
     used = [pair for plan in plans.values() for s in plan.steps for pair in inner_steps(s)]
     others = [pair for plan in plans.values() for pair in other_steps(plan)]
     return [(s, n) for s, n in used if isinstance(s, Step)], others

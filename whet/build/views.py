@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whet.build.control import inner_steps
 from whet.build.kernels import KernelMaker, NativeKernel, Schedule, object_job
-from whet.build.plan import LoopStep, Step
-from whet.build.planning import plan_graph
-from whet.build.prices import Evidence, no_evidence
 from whet.codegen.llvm.compile import emit_assembly
+from whet.codegen.llvm.support import has_code
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ir.tensor import describe
 from whet.ops.base import Numeric
-from whet.schedule.default import default_schedule
-from whet.schedule.show import show_program, show_task
-from whet.schedule.sketch import choices
+from whet.schedule.prices import AnalyticPrice
+from whet.schedule.program.show import show_program, show_task
+from whet.schedule.space.registry import choices
+from whet.tasks.plan import plan_graph
+from whet.tasks.price import Evidence, no_evidence
+from whet.tasks.steps import LoopStep, Step, inner_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +90,9 @@ def kernel_views(
     """The kernels of a graph in the order of their first call; the default ones, unless a schedule
     and what is known about partitions say otherwise, as in `build`."""
     graph = expand_composites(graph)
-    schedule = schedule or default_schedule(target, threads, numerics)
-    maker = KernelMaker(target, schedule, threads, numerics, evidence=evidence)
-    _, plans, _ = plan_graph(graph, maker)
+    price = AnalyticPrice(target, threads, numerics, evidence)
+    maker = KernelMaker(target, schedule or price.kernel, numerics)
+    plans = plan_graph(graph, price, has_code).plans
     steps = [s for plan in plans.values() for step in plan.steps for s, _ in inner_steps(step)]
     names: dict[str, list[str]] = {}
     for step in steps:

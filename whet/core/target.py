@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from whet.core.caching import FileCache
 from whet.core.constants import CONSTANTS
@@ -28,6 +28,9 @@ KIB, MIB = 1 << 10, 1 << 20
 @dataclass(frozen=True)
 class Target:
     """A CPU as the kernel search and the code generator see it."""
+
+    kind: ClassVar[str] = "cpu"
+    """The kind of machine, by which sketches and code generators are found."""
 
     name: str
     """What to call it in reports: the processor's own name or a preset's."""

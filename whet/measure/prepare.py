@@ -19,9 +19,9 @@ from whet.measure.jobs import KernelJob, Kind, Parameter, contiguous
 from whet.measure.limits import over_limit
 from whet.measure.results import Candidate, Measured
 from whet.ops.base import Numeric
-from whet.schedule.kernel import Kernel, prepare_constant
-from whet.schedule.sketch import SKETCHES, find_sketch
-from whet.schedule.trace import Trace, replay_kernel
+from whet.schedule.program.kernel import Kernel, prepare_constant
+from whet.schedule.space.registry import SKETCHES, find_sketch
+from whet.schedule.space.trace import Trace, replay_kernel
 from whet.tasks.examples import Example
 from whet.tasks.task import Task
 

@@ -7,7 +7,7 @@ import math
 from whet.core.target import Target
 from whet.ir.expr import Binary, Call, Expr, Reduce
 from whet.ir.tensor import Compute, stages, subexpressions
-from whet.schedule.work import terms
+from whet.schedule.cost.work import terms
 from whet.tasks.task import Task
 
 _LANES_256, _LANES_512 = 8, 16

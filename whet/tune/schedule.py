@@ -14,8 +14,8 @@ from whet.measure.results import Candidate
 from whet.ops.base import Numeric
 from whet.runtime.schedules import StoredSchedule, encode_schedules
 from whet.schedule.default import default_choice
-from whet.schedule.kernel import Kernel
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 from whet.tune.space import make_space
 from whet.tune.transfer import best_without_trials, transferred

@@ -13,10 +13,10 @@ it may be a candidate.  Open tables grow by the rows that are proposed for trial
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.sketch import SKETCHES, Population, Sketch, drafts_default
+from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.sketch import Population, Sketch
 from whet.tasks.task import Task
 from whet.tune.models.protocol import Batch, CostModel
 
@@ -36,14 +36,6 @@ F = TypeVar("F", contravariant=True)
 
 DRAWS = 8
 """How often rows of an open table are drawn anew in place of illegal ones."""
-
-
-@runtime_checkable
-class Open(Protocol[F]):
-    """What a sketch has beside the protocol when its space is too large to be listed."""
-
-    def legal(self, form: F, target: Target, threads: int, population: Population) -> Array:
-        """Which candidates are legal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +88,7 @@ class Table:
 
     @property
     def is_open(self) -> bool:
-        return self.offer is not None and isinstance(self.offer.sketch, Open)
+        return self.offer is not None and self.offer.sketch.is_open
 
     @property
     def holes(self) -> Population:
@@ -105,7 +97,7 @@ class Table:
     @cached_property
     def structure(self) -> Array:
         """Which holes choose between structures of the program, as the sketch says."""
-        named: Collection[str] = getattr(self.offer and self.offer.sketch, "structure", ())
+        named = () if self.offer is None else self.offer.sketch.structure
         return np.array([name in named for name in self.names])
 
     @cached_property
@@ -141,7 +133,7 @@ class Table:
             return self._numbers(matrix) >= 0
         offer = self.offer
         assert offer is not None
-        assert isinstance(offer.sketch, Open)
+        assert offer.sketch.is_open
         population = self.population(matrix)
         found = offer.sketch.legal(offer.form, offer.target, offer.threads, population)
         return np.asarray(found, bool)
@@ -347,7 +339,7 @@ class Space:
 
         Sketches that draft no defaults have a say only where there are no others.
         """
-        drafting = [t.offer is None or drafts_default(t.offer.sketch) for t in self.tables]
+        drafting = [t.offer is None or t.offer.sketch.drafts_default for t in self.tables]
         best = [
             (float(t.costs.min()), n, int(t.costs.argmin()))
             for n, t in enumerate(self.tables)

@@ -23,11 +23,12 @@ from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import Loop, Program, walk
 from whet.ops.base import Numeric
-from whet.schedule.kernel import Kernel
-from whet.schedule.primitives import naive_program
-from whet.schedule.primitives.tree import find_loop, static_extent
-from whet.schedule.sketch import Population, add_sketch
-from whet.schedule.trace import Argument, Step, Trace, replay_kernel
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.primitives import naive_program
+from whet.schedule.program.primitives.tree import find_loop, static_extent
+from whet.schedule.space.registry import add_sketch
+from whet.schedule.space.sketch import Population, Sketch
+from whet.schedule.space.trace import Argument, Step, Trace, replay_kernel
 from whet.tasks.task import Task
 from whet.tune.template_config import Config
 
@@ -39,8 +40,8 @@ Prices = Callable[[Task, Target, int, Population], Array]
 
 
 class Schedule:
-    """The steps of one candidate; every primitive of `whet.schedule.primitives` is a method's
-    way of adding one.
+    """The steps of one candidate; every primitive of
+    `whet.schedule.program.primitives` is a method's way of adding one.
 
     Loops of the naive program are named after the axes: `split` of `i` makes `io` and `ii`.
     """
@@ -120,7 +121,7 @@ Body = Callable[[Schedule, Config], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Template:
+class Template(Sketch[Task]):
     """A user's template as a sketch."""
 
     name: str

@@ -21,7 +21,7 @@ import numpy as np
 
 from whet.core.errors import ScheduleError, check
 from whet.core.types import Array
-from whet.schedule.sketch import Population
+from whet.schedule.space.sketch import Population
 
 MOST_ROWS = 1 << 17
 """Candidates that are listed; of larger spaces so many are drawn."""

@@ -13,11 +13,11 @@ import numpy as np
 
 from whet.core.target import Target
 from whet.core.types import Array
+from whet.schedule.cost.rates import Rates, rates_of
+from whet.schedule.cost.work import shared_out
 from whet.schedule.derive.describe import described
 from whet.schedule.derive.structure import Structure
-from whet.schedule.nests import MARKS, Access, Statement
-from whet.schedule.rates import Rates, rates_of
-from whet.schedule.work import shared_out
+from whet.schedule.space.nests import MARKS, Access, Statement
 
 BRANCH = 1.5
 """Cycles of a step of a loop that is not unrolled."""

@@ -15,9 +15,9 @@ from whet.ir.affine import affine
 from whet.ir.expr import Call, Const, Expr, Read, Select, Var
 from whet.ir.program import Buffer, Loop, Program, Stmt, Store, walk
 from whet.ir.tensor import subexpressions
-from whet.schedule.primitives.accesses import stores_in
-from whet.schedule.primitives.dependence import as_update
-from whet.schedule.work import SLOTS
+from whet.schedule.cost.work import SLOTS
+from whet.schedule.program.primitives.accesses import stores_in
+from whet.schedule.program.primitives.dependence import as_update
 
 EXPENSIVE = 14
 """Operations of a function that is not worth computing once per reader."""

@@ -10,7 +10,7 @@ from whet.core.types import Array
 from whet.schedule.derive.sizes import Size, value
 from whet.schedule.derive.structure import Structure
 from whet.schedule.derive.trees import Band, Leaf, Room, Touch, Tree
-from whet.schedule.nests import MARKS, Access, Statement
+from whet.schedule.space.nests import MARKS, Access, Statement
 
 
 def described(

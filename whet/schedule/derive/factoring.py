@@ -21,8 +21,8 @@ from whet.schedule.derive.trees import (
     path_to,
     renamed,
 )
-from whet.schedule.primitives.reductions import Variant
-from whet.schedule.steps import Step
+from whet.schedule.program.primitives.reductions import Variant
+from whet.schedule.program.steps import Step
 
 
 def rfactor(state: State, loop: str, variant: Variant) -> State:

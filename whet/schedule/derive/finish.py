@@ -16,7 +16,7 @@ from dataclasses import replace
 from whet.schedule.derive.factoring import rfactor
 from whet.schedule.derive.state import Chain, State
 from whet.schedule.derive.trees import Band, Leaf, Tree, bands, leaves, path_to
-from whet.schedule.steps import Hole
+from whet.schedule.program.steps import Hole
 
 
 def finish(state: State) -> State:

@@ -9,7 +9,7 @@ from whet.schedule.derive.dag import dag_of
 from whet.schedule.derive.rules import RULES, Rule
 from whet.schedule.derive.state import State
 from whet.schedule.derive.trees import room_of, trees_of
-from whet.schedule.primitives import naive_program
+from whet.schedule.program.primitives import naive_program
 from whet.tasks.task import Task
 
 MOST_SKETCHES = 24

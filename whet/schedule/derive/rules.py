@@ -24,7 +24,7 @@ from whet.schedule.derive.factoring import rfactor
 from whet.schedule.derive.state import Chain, State, UnderivableError
 from whet.schedule.derive.tiling import box_level, fused_tiles, own_tiles
 from whet.schedule.derive.trees import Band, Leaf, chain_from, leaves
-from whet.schedule.steps import Hole
+from whet.schedule.program.steps import Hole
 
 Successors = Callable[[State], Iterable[State]]
 

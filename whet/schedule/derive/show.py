@@ -14,8 +14,8 @@ from whet.ir.expr import Expr, Select
 from whet.ir.program import Store
 from whet.schedule.derive.state import State
 from whet.schedule.derive.trees import Band, Leaf, Local, Tree
-from whet.schedule.primitives.dependence import as_update
-from whet.schedule.steps import Hole
+from whet.schedule.program.primitives.dependence import as_update
+from whet.schedule.program.steps import Hole
 
 
 def show_sketch(state: State) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whet.core.types import Array
-from whet.schedule.steps import Hole
+from whet.schedule.program.steps import Hole
 
 
 @dataclass(frozen=True)

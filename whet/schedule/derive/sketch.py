@@ -20,10 +20,10 @@ from whet.schedule.derive.costs import structure_costs
 from whet.schedule.derive.describe import described
 from whet.schedule.derive.population import draw, legal_rows
 from whet.schedule.derive.structure import Structure, structures
-from whet.schedule.kernel import Kernel
-from whet.schedule.nests import Statement
-from whet.schedule.sketch import Population
-from whet.schedule.steps import Trace, replay_steps
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.steps import Trace, replay_steps
+from whet.schedule.space.nests import Statement
+from whet.schedule.space.sketch import Population, Sketch
 from whet.tasks.task import Task
 
 ROWS = 4096
@@ -65,14 +65,14 @@ class Derivation:
         return ("structure", *dict.fromkeys(names))
 
 
-class Derived:
+class Derived(Sketch[Derivation]):
     """Programs that rules derive from the task, beside the hand-made families."""
 
     name = "derived"
     numeric: Numeric = "exact"
     drafts_default = False
     structure = ("structure",)
-    """The hole that chooses between structures of the program."""
+    is_open = True
 
     def fits(self, task: Task) -> Derivation | None:
         return Derivation(task) if task.outputs and _has_elements(task) else None

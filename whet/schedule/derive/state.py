@@ -15,7 +15,6 @@ from itertools import pairwise
 from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Read
 from whet.ir.program import LoopKind, Scope, Store
-from whet.schedule.access import map_expr
 from whet.schedule.derive.dag import Dag, Node
 from whet.schedule.derive.sizes import Size, Stride, ceil, plus, times
 from whet.schedule.derive.trees import (
@@ -36,7 +35,8 @@ from whet.schedule.derive.trees import (
     touched,
     walk,
 )
-from whet.schedule.steps import Hole, Step
+from whet.schedule.program.access import map_expr
+from whet.schedule.program.steps import Hole, Step
 
 
 class UnderivableError(Exception):

@@ -15,7 +15,7 @@ from whet.schedule.derive.generate import sketches
 from whet.schedule.derive.sizes import value
 from whet.schedule.derive.state import State
 from whet.schedule.derive.trees import Band, Local, chain_from, leaves, walk
-from whet.schedule.steps import Step
+from whet.schedule.program.steps import Step
 from whet.tasks.task import Task
 
 MOST_SPREAD = 4

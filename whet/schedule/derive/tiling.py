@@ -17,7 +17,7 @@ from whet.core.errors import check
 from whet.ir.expr import Var
 from whet.schedule.derive.dag import Node, axis_order
 from whet.schedule.derive.state import Chain, State
-from whet.schedule.steps import Hole
+from whet.schedule.program.steps import Hole
 
 
 @dataclass(frozen=True)

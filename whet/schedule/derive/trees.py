@@ -15,7 +15,7 @@ from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Const, Expr, Read, Var
 from whet.ir.program import Buffer, Loop, LoopKind, Program, Scope, Stmt, Store
 from whet.schedule.derive.sizes import Size, plus, times
-from whet.schedule.nests import operations_of, reads_of, step_of
+from whet.schedule.space.nests import operations_of, reads_of, step_of
 
 Role = Literal["define", "start", "update", "copy"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import LoopKind
-from whet.schedule.nests import MARKS, Statement
-from whet.schedule.rates import rates_of
+from whet.schedule.cost.rates import rates_of
+from whet.schedule.space.nests import MARKS, Statement
 from whet.tune.features.columns import Columns
 from whet.tune.features.geometry import Geometry, Touched
 

@@ -12,8 +12,8 @@ from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor, compute, placeholder
-from whet.schedule.nests import Described, Statement
-from whet.schedule.sketch import SKETCHES
+from whet.schedule.space.nests import Statement
+from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 from whet.tune.features.ansor import add_statement
 from whet.tune.features.columns import Columns
@@ -84,8 +84,6 @@ def summary_of(batch: Batch) -> Rows:
 
 def statements_of(batch: Batch) -> tuple[Statement, ...]:
     """The loop nests of a batch, without those that only set registers to a constant."""
-    if not isinstance(batch.sketch, Described):
-        return ()
     found = batch.sketch.nests(batch.form, batch.target, batch.threads, batch.holes)
     return tuple(s for s in found if len(s.accesses) > 1)
 

@@ -21,8 +21,8 @@ import numpy as np
 from whet.core.errors import check
 from whet.core.target import Target
 from whet.core.types import Array
-from whet.schedule import families  # noqa: F401  (adds the sketches)
-from whet.schedule.sketch import Population, Sketch, find_sketch
+from whet.schedule.space.registry import find_sketch
+from whet.schedule.space.sketch import Population, Sketch
 from whet.tasks.task import Task
 
 

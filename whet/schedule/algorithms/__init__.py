@@ -1,0 +1,1 @@
+"""Other tensor expressions of a task: what to compute instead."""

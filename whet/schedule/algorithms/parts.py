@@ -1,0 +1,318 @@
+"""Reductions in parts: few results of many terms (Ansor's reduction factorization, rule 6).
+
+    y[i] = epilogue(sum(a[k, i] * x[k] for k in 4096))
+
+    parts[p, i] = sum(a[64 * p + k, i] * x[64 * p + k] for k in 64)      (any other sketch)
+    y[i] = epilogue(sum(parts[p, i] for p in 64))                        (the spatial sketch)
+
+Results alone may be too few for all threads, or for all lanes and registers of one, and a part may
+be short enough to be read where it lies while it is in the caches: it makes work, and order, where
+results do not.  Parts are cut along what lies furthest apart in memory, so that each is a piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array, Shape
+from whet.ir.affine import substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, elements
+from whet.ir.program import Buffer, Program
+from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
+from whet.ops.base import Numeric
+from whet.schedule.families.spatial.match import Spatial, SpatialTiling, find_spatial, lower_spatial
+from whet.schedule.families.spatial.nests import spatial_nests
+from whet.schedule.families.spatial.price import spatial_costs
+from whet.schedule.program.access import address_form, flat_buffer, map_expr
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.loops import power_of_two_below
+from whet.schedule.space.nests import Statement
+from whet.schedule.space.sketch import Population, Sketch
+from whet.tasks.task import Task
+
+FEWEST_TERMS = 256
+"""A reduction of fewer terms stays whole."""
+FEWEST_BYTES = 64 << 10
+"""Where less than this is read, threads are not worth waking."""
+SHORTEST_PART = 16
+"""Terms of a part, at least: each of them writes its results, which are read once more."""
+MOST_PARTS = 1024
+MOST_RESULTS = 1 << 14
+FINISHING_STEPS = 8
+"""Steps of the second loop where it is shared out."""
+MEETING = 1.1
+"""Slow-down because threads wait for each other once more, and read what the others wrote."""
+LANES = 16
+VECTORS = 4
+"""Of the second loop, where there are results enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """The two tasks that a reduction in some number of parts consists of."""
+
+    parts: Task
+    whole: Task
+    buffer: Buffer
+    """The memory between them."""
+
+    @cached_property
+    def finish(self) -> Spatial:
+        found = find_spatial(self.whole)
+        assert found is not None
+        return found
+
+    def tiling(self, shared: int) -> SpatialTiling:
+        """How the parts are added up: by one thread, or by several."""
+        s = self.finish
+        lanes = min(LANES, power_of_two_below(s.columns))
+        nv = max(1, min(VECTORS, s.columns // lanes))
+        rows = 1 if s.pixels is None else s.pixels.extent
+        panels = -(-s.columns // (nv * lanes))
+        if not shared:
+            return SpatialTiling(1, nv, lanes, rows, panels)
+        if rows > 1:
+            return SpatialTiling(1, nv, lanes, -(-rows // FINISHING_STEPS), panels)
+        return SpatialTiling(1, nv, lanes, 1, -(-panels // FINISHING_STEPS))
+
+
+@dataclass(frozen=True, eq=False)
+class Parted:
+    """A reduction and the sketch that its parts are made by."""
+
+    task: Task
+    inner: Sketch[Any]
+    order: tuple[Axis, ...]
+    """What is reduced, and what lies furthest apart first."""
+
+    @cached_property
+    def known(self) -> dict[int, tuple[Halves, Any]]:
+        """The halves for numbers of parts, with what the inner sketch finds in the first."""
+        return {}
+
+    def halves(self, parts: int) -> tuple[Halves, Any]:
+        if parts not in self.known:
+            made = halves_of(self.task, self.order, parts)
+            self.known[parts] = made, self.inner.fits(made.parts)
+        return self.known[parts]
+
+
+class InParts(Sketch[Parted]):
+    """The sketch of reductions in parts, each of which another sketch makes."""
+
+    numeric: Numeric = "exact"
+    structure = ("parts",)
+
+    def __init__(self, inner: Sketch[Any]) -> None:
+        self.inner = inner
+        self.name = f"parts of {inner.name}"
+
+    def fits(self, task: Task) -> Parted | None:
+        order = reduced_order(task)
+        return None if order is None else Parted(task, self.inner, order)
+
+    def space(self, form: Parted, target: Target, threads: int) -> Population:
+        tables: list[Population] = []
+        for parts in numbers_of_parts(form.task, form.order):
+            halves, inner = form.halves(parts)
+            if inner is None:
+                continue
+            found = self.inner.space(inner, target, threads)
+            count = len(next(iter(found.values())))
+            for shared in (0, 1) if threads > 1 and halves.whole.outputs[0].type.size > 1 else (0,):
+                own = {"parts": np.full(count, parts), "shared": np.full(count, shared)}
+                tables.append({**own, **found})
+        if not tables:
+            return {"parts": np.zeros(0, np.int64)}
+        names = dict.fromkeys(name for table in tables for name in table)
+        zeros = [np.zeros(len(table["parts"]), np.int64) for table in tables]
+        return {
+            name: np.concatenate([table.get(name, zero) for table, zero in zip(tables, zeros)])
+            for name in names
+        }
+
+    def costs(self, form: Parted, target: Target, threads: int, population: Population) -> Array:
+        costs: Array = np.full(len(population["parts"]), np.inf)
+        for parts, shared, rows in _groups(population):
+            halves, inner = form.halves(parts)
+            first = self.inner.costs(inner, target, threads, _inside(population, rows))
+            finish = _finishing(halves, shared)
+            second = spatial_costs(halves.finish, target, threads, finish)
+            costs[rows] = MEETING * (first + second[0])
+        return costs
+
+    def nests(
+        self, form: Parted, target: Target, threads: int, population: Population
+    ) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        for parts, shared, rows in _groups(population):
+            halves, inner = form.halves(parts)
+            inside = self.inner.nests(inner, target, threads, _inside(population, rows))
+            found += [replace(s, rows=rows[s.rows]) for s in inside]
+            finish = {n: np.repeat(c, len(rows)) for n, c in _finishing(halves, shared).items()}
+            after = spatial_nests(halves.finish, target, threads, finish)
+            found += [replace(s, rows=rows[s.rows]) for s in after]
+        return tuple(found)
+
+    def lower(self, form: Parted, holes: Mapping[str, int], name: str) -> Kernel:
+        halves, inner = form.halves(holes["parts"])
+        own = {n: x for n, x in holes.items() if n not in ("parts", "shared")}
+        first = self.inner.lower(inner, own, name)
+        second = lower_spatial(halves.finish, halves.tiling(holes["shared"]), name)
+        made = joined(first, second, flat_buffer(halves.buffer), name)
+        return replace(made, results=form.task.outputs)
+
+
+def joined(first: Kernel, second: Kernel, between: Buffer, name: str) -> Kernel:
+    """One kernel after the other, with memory that only they know between them."""
+    sources = dict(zip(first.program.inputs, first.arguments))
+    sources |= dict(zip(second.program.inputs, second.arguments))
+    sources.pop(between)
+    room = (*first.program.workspace, *second.program.workspace, between)
+    body = (*first.program.body, *second.program.body)
+    program = Program(name, tuple(sources), second.program.outputs, body, room)
+    return Kernel(program, tuple(sources.values()), second.results)
+
+
+def _groups(population: Population) -> list[tuple[int, int, Array]]:
+    """The rows of each number of parts and way to add them up."""
+    kinds = np.stack([population["parts"], population["shared"]], axis=1)
+    return [
+        (int(parts), int(shared), np.flatnonzero((kinds == (parts, shared)).all(axis=1)))
+        for parts, shared in np.unique(kinds, axis=0)
+    ]
+
+
+def _inside(population: Population, rows: Array) -> Population:
+    return {n: c[rows] for n, c in population.items() if n not in ("parts", "shared")}
+
+
+def _finishing(halves: Halves, shared: int) -> Population:
+    t = halves.tiling(shared)
+    names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step")
+    return {name: np.array([getattr(t, name)]) for name in names}
+
+
+# ---------------------------------------------------------------------------------- which parts
+def reduced_order(task: Task) -> tuple[Axis, ...] | None:
+    """What is reduced, furthest apart in memory first; None where parts are of no use."""
+    reduce = _only_reduce(task)
+    if reduce is None or elements(reduce.axes) < FEWEST_TERMS:
+        return None
+    reads = [e for e in subexpressions(reduce.value) if isinstance(e, Read)]
+    nbytes = sum(t.type.nbytes for t in {e.tensor for e in reads})
+    # Constants are stored in the order of the loops anyway.
+    if nbytes < FEWEST_BYTES or 2 * task.constant_bytes > nbytes:
+        return None
+    if task.outputs[0].type.size > MOST_RESULTS or any(e.tensor not in task.buffers for e in reads):
+        return None
+    forms = [address_form(task.buffers[e.tensor], e.indices) for e in reads]
+    apart = {k: max((abs(f.coefficient(k)) for f in forms), default=0) for k in reduce.axes}
+    order = tuple(sorted((k for k in reduce.axes if k.extent > 1), key=lambda k: -apart[k]))
+    return order if numbers_of_parts(task, order) else None
+
+
+def _only_reduce(task: Task) -> Reduce | None:
+    """The reduction of a task of one stage that has no other."""
+    if len(task.outputs) != 1:
+        return None
+    terms = list(subexpressions(task.outputs[0].body))
+    reduces = [e for e in terms if isinstance(e, Reduce)]
+    if len(reduces) != 1 or reduces[0].kind.startswith("arg"):
+        return None
+    if any(isinstance(e, Read) and isinstance(e.tensor, Compute) for e in terms):
+        return None
+    return reduces[0]
+
+
+def numbers_of_parts(task: Task, order: tuple[Axis, ...]) -> tuple[int, ...]:
+    """How many parts there may be, about one number for every power of two.
+
+    All of the outer axes and a divisor of the next one: pieces are of the same length.
+    """
+    terms = elements(order)
+    most = min(MOST_PARTS, terms // SHORTEST_PART)
+    found: dict[int, int] = {}
+    whole = 1
+    for axis in order:
+        for n in range(1, axis.extent + 1):
+            if axis.extent % n == 0 and 1 < whole * n <= most:
+                found[(whole * n).bit_length()] = whole * n
+        whole *= axis.extent
+    return tuple(found.values())
+
+
+def halves_of(task: Task, order: tuple[Axis, ...], parts: int) -> Halves:
+    """The tasks of the parts and of what they make.
+
+    y[i] = f(sum(x[k, l, i] for k in 6, l in 4)) in 12 parts  ->
+        parts[p, q, i] = sum(x[p, 2 * q + l, i] for l in 2),  y[i] = f(sum(parts[p, q, i] ...))
+    """
+    (output,) = task.outputs
+    reduce = _only_reduce(task)
+    assert reduce is not None
+    counted: list[Axis] = []
+    inside: dict[Expr, Expr] = {}
+    rest: list[Axis] = [k for k in reduce.axes if k.extent == 1]
+    left = parts
+    for axis in order:
+        pieces = math.gcd(left, axis.extent) if left < axis.extent else axis.extent
+        left //= pieces
+        position: Expr | None = None
+        if pieces > 1:
+            part = Axis(f"part{len(counted)}", pieces)
+            counted.append(part)
+            position = part
+        if pieces < axis.extent:
+            length = axis.extent // pieces
+            within = Axis(axis.name, length, "R") if pieces > 1 else axis
+            rest.append(within)
+            position = within if position is None else position * length + within
+        assert position is not None
+        inside[axis] = position
+    axes = (*counted, *output.axes)
+    body = Reduce(reduce.kind, tuple(rest), substitute(reduce.value, inside))
+    made = Compute(f"{output.name}_parts", axes, body)
+    shape = tuple(a.extent for a in axes)
+    buffer = Buffer(made.name, shape, reduce.dtype, _strides(task, len(counted), shape))
+    given = Placeholder(made.name, shape, reduce.dtype)
+    summed = tuple(Axis(a.name, a.extent, "R") for a in counted)
+    total = Reduce(reduce.kind, summed, given[(*summed, *output.axes)])
+    body_of_all = map_expr(output.body, lambda e: total if e is reduce else None)
+    whole = Compute(output.name, output.axes, body_of_all)
+    between: dict[Tensor, Buffer] = {made: buffer, given: buffer, whole: task.buffers[output]}
+    buffers = {**task.buffers, **between}
+    first = Task((made,), buffers, _read(task.constants, made), task.borders, task.given)
+    second = Task((whole,), buffers, frozenset(), task.borders, task.given)
+    return Halves(first, second, buffer)
+
+
+def _read(constants: frozenset[Tensor], stage: Compute) -> frozenset[Tensor]:
+    """The constants that a stage reads."""
+    read = {e.tensor for e in subexpressions(stage.body) if isinstance(e, Read)}
+    return frozenset(t for t in constants if t in read)
+
+
+def _strides(task: Task, counted: int, shape: Shape) -> Shape:
+    """Results of a part in the order that the output has them, without gaps; parts outermost.
+
+    Where one thread's last part and another's first one share a cache line, that costs next to
+    nothing, since a result is written once; gaps would give the second loop more lines to read.
+    """
+    (output,) = task.outputs
+    steps = task.buffers[output].element_strides
+    inner = sorted(range(output.rank), key=lambda n: -steps[n])
+    order = [*range(counted), *(n + counted for n in inner)]
+    strides = [0] * len(shape)
+    step = 1
+    for n in reversed(order):
+        strides[n] = step
+        step *= shape[n]
+    return tuple(strides)

@@ -1,0 +1,1 @@
+"""The analytic model's parts that families share: rates, work, arrival of data."""

@@ -1,0 +1,1 @@
+"""Expert sketches, one package each: match, price, nests, lower."""

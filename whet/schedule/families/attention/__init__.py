@@ -1,0 +1,1 @@
+"""The sketch of products whose rows go through a chain of row stages."""

@@ -1,0 +1,1 @@
+"""The sketches of contractions: one operand in panels, or both turned."""

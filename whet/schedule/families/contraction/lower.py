@@ -1,0 +1,228 @@
+"""A contraction with given tile sizes as a loop nest (see `contraction` for its shape)."""
+
+from __future__ import annotations
+
+from whet.ir.affine import substitute
+from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call, elements
+from whet.ir.program import Allocate, Buffer, Program, Stmt, Store, substitute_block
+from whet.ir.tensor import Compute, Tensor
+from whet.schedule.families.contraction.halo import conditions
+from whet.schedule.families.contraction.match import BESIDE, Contraction, Tiling
+from whet.schedule.program.access import map_expr
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, within_count
+from whet.schedule.program.tile import Conditions, RegisterTile, nested, next_panel, rows_ahead
+from whet.schedule.program.turning import turned_axis, turned_copy
+
+
+def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
+    """The kernel of the contraction with the given tile sizes."""
+    return _Lowering(c, t).kernel(name)
+
+
+class _Lowering:
+    """The nest, with the positions that its parts share."""
+
+    def __init__(self, c: Contraction, t: Tiling) -> None:
+        self.c, self.t = c, t
+        self.tile = RegisterTile(t.mr, t.nv, t.lanes)
+        self.p, self.jj, self.io = Var("p"), Var("jj"), Var("io")
+        panels, tiles = -(-c.columns // t.width), -(-c.rows // t.mr)
+        blocks, chunks = -(-tiles // t.tiles_per_block), -(-panels // t.panels_per_chunk)
+        self.steps = c.batch * blocks * chunks
+        chunk, block = self.p % chunks, self.p // chunks % blocks
+        exact = panels % t.panels_per_chunk == 0
+        self.panel = within_count(chunk * t.panels_per_chunk + self.jj, panels, exact=exact)
+        exact = tiles % t.tiles_per_block == 0
+        number = within_count(block * t.tiles_per_block + self.io, tiles, exact=exact)
+        first = start_of(number, t.mr, c.rows)
+        row = first + self.tile.i
+        self.reduced = [(Var(f"k{n}"), k.extent) for n, k in enumerate(c.k_axes)]
+        self.depth: tuple[Expr, ...] = tuple(var for var, _ in self.reduced)
+        variables = dict(zip(c.k_axes, (var for var, _ in self.reduced)))
+        self.needed = {
+            variables[k]: substitute(condition, variables)
+            for k, condition in conditions(c.edges, c.m_axes, first, t.mr).items()
+            if t.skip
+        }
+        self.env: dict[Expr, Expr] = {
+            **split_index(self.p // (chunks * blocks), c.outer),
+            **split_index(row, c.m_axes),
+            c.vector: column_of(c, t, self.panel, self.tile.v, self.tile.lane),
+            **dict(zip(c.k_axes, self.depth)),
+        }
+
+    def kernel(self, name: str) -> Kernel:
+        c, t = self.c, self.t
+        known: dict[Buffer, Tensor] = {}
+        before: tuple[Stmt, ...] = ()
+        workspace: tuple[Buffer, ...] = ()
+        in_place = c.b_is_contiguous and t.lanes <= c.columns
+        if c.b_is_constant or (t.pack_b != BESIDE and (t.pack_b or not in_place)):
+            packed = pack_panels(c, t)
+            store = Buffer("panels", packed.shape, packed.dtype)
+            panel = (*(self.env[x] for x in c.outer), self.panel)
+            hints = self.hints(store, panel) if t.prefetch else ()
+            step = self.tiles(Read(store, (*panel, *self.depth, self.tile.column)), *hints)
+            if c.b_is_constant:
+                known[store] = packed
+            else:
+                copy = copy_panels(store, packed, t.lanes, len(c.outer) + 1)
+                before, workspace = (copy,), (store,)
+        elif t.pack_b == BESIDE:
+            step = self.beside(in_place=in_place)
+        else:
+            step = self.tiles(self.b)
+        nest = (*before, loop(self.p, self.steps, step, kind="parallel"))
+        inputs, arguments = arguments_of(c.task, nest, known)
+        program = Program(name, inputs, (c.stage.target,), nest, workspace)
+        return Kernel(program, arguments, c.task.outputs)
+
+    @property
+    def a(self) -> Expr:
+        return substitute(self.c.a, self.env)
+
+    @property
+    def b(self) -> Expr:
+        """b where it lies."""
+        return substitute(substitute(self.c.b, self.c.k_values), self.env)
+
+    def tiles(self, b: Expr, *hints: Stmt) -> Stmt:
+        """All panels and tiles of a step."""
+        t = self.t
+        if not t.pack:
+            multiply = self.multiply(self.a, b, *hints, needed=self.needed)
+            tiles = loop(self.io, t.tiles_per_block, multiply)
+            return loop(self.jj, t.panels_per_chunk, tiles)
+        rows = Buffer("rows", (*(n for _, n in self.reduced), t.mr), self.c.a.dtype)
+        at = (*self.depth, self.tile.i)
+        copied = loop(self.tile.i, t.mr, Store(rows, at, self.a), kind="vector")
+        multiply = self.multiply(rows[at], b, *hints, needed=self.needed)
+        panels = loop(self.jj, t.panels_per_chunk, multiply)
+        body = (*nested(self.reduced, (copied,)), panels)
+        return loop(self.io, t.tiles_per_block, Allocate(rows, body))
+
+    def beside(self, *, in_place: bool) -> Stmt:
+        """All panels and tiles of a step, each panel copied when it is used first.
+
+        What lies in vectors already is copied by the last tile, which comes first, while it
+        multiplies:
+
+            last tile:     acc += a * b[k];  panel[k] = b[k]
+            other tiles:   acc += a * panel[k]
+        """
+        t, tile = self.t, self.tile
+        near = Buffer("panel", (*(n for _, n in self.reduced), t.width), self.c.b.dtype)
+        at = (*self.depth, tile.column)
+        vector = loop(tile.lane, t.lanes, Store(near, at, self.b), kind="vector")
+        copy = loop(tile.v, t.nv, vector, kind="unroll")
+        times = t.tiles_per_block
+        if in_place:
+            times -= 1
+            ahead = rows_ahead(self.b, tile, self.reduced)
+            first = substitute_block(
+                (self.multiply(self.a, self.b, copy, *ahead),), {self.io: as_expr(times)}
+            )
+        else:
+            first = self.copied(near, at) or nested(self.reduced, (copy,))
+        rest = loop(self.io, times, self.multiply(self.a, near[at]))
+        return Allocate(near, (loop(self.jj, t.panels_per_chunk, *first, rest),))
+
+    def copied(self, near: Buffer, at: tuple[Expr, ...]) -> tuple[Stmt, ...] | None:
+        """A panel that is read along the depth and turned, or None where that does not fit."""
+        c, t = self.c, self.t
+        depth = turned_axis(substitute(c.b, c.k_values), c.vector, c.k_axes)
+        if depth is None or t.lanes > c.columns:
+            return None
+        within = Var("within")
+        place = c.k_axes.index(depth)
+        env = {**self.env, c.vector: column_within(c, t, self.panel, within)}
+        value = substitute(substitute(c.b, c.k_values), env)
+        nest = turned_copy(near, (*at[:-1], within), value, (Axis("within", t.width), within),
+                           (depth, self.depth[place]), t.lanes)  # fmt: skip
+        if nest is None:
+            return None
+        return nested([x for n, x in enumerate(self.reduced) if n != place], (nest,))
+
+    def multiply(self, a: Expr, b: Expr, *beside: Stmt, needed: Conditions | None = None) -> Stmt:
+        t = self.t
+        return self.tile.multiply(
+            a, b, self.reduced, self.finish, t.unroll, beside, t.terms, needed
+        )
+
+    def hints(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
+        return next_panel(store, panel, self.reduced, (self.io, self.t.tiles_per_block))
+
+    def finish(self, total: Expr) -> Stmt:
+        c = self.c
+        value = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
+        address = substitute(c.stage.address, self.env)
+        return Store(c.stage.target, (address,), substitute(value, self.env))
+
+
+def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Expr:
+    """The column of a lane of a vector of a panel.
+
+    The last panel ends at the edge, and so does the last vector of one that is wider than all
+    columns; a vector that is wider than all of them repeats the last.
+    """
+    within = v * t.lanes + lane
+    if t.width <= c.columns:
+        return start_of(panel, t.width, c.columns) + within
+    if t.lanes <= c.columns:
+        return start_of(v, t.lanes, c.columns) + lane
+    return call("min", within, c.columns - 1)
+
+
+def column_within(c: Contraction, t: Tiling, panel: Expr, within: Expr) -> Expr:
+    """The same by the position within the panel."""
+    if t.width <= c.columns:
+        return start_of(panel, t.width, c.columns) + within
+    return column_of(c, t, panel, within // t.lanes, within % t.lanes)
+
+
+def pack_panels(c: Contraction, t: Tiling) -> Compute:
+    """b as [outer..., panel, k..., column within the panel]."""
+    panels = -(-c.columns // t.width)
+    shape = [*(x.extent for x in c.outer), panels, *(k.extent for k in c.k_axes), t.width]
+    axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(shape))
+    panel, depth = axes[len(c.outer)], axes[len(c.outer) + 1 : -1]
+    env: dict[Expr, Expr] = {
+        **dict(zip(c.outer, axes)),
+        **dict(zip(c.k_axes, depth)),
+        c.vector: column_within(c, t, panel, axes[-1]),
+    }
+    return Compute("panels", axes, substitute(substitute(c.b, c.k_values), env))
+
+
+def copy_panels(store: Buffer, packed: Compute, lanes: int, shared: int = 1) -> Stmt:
+    """The statements that bring b into panels at run time; threads share the first axes."""
+    first, rest = packed.axes[:shared], packed.axes[shared:]
+    var = Var("b0")
+    env = split_index(var, first)
+    one = Compute(packed.name, rest, substitute(packed.body, env))
+    copy = copy_panel(store, tuple(env[axis] for axis in first), one, lanes)
+    return loop(var, elements(first), copy, kind="parallel")
+
+
+def copy_panel(store: Buffer, at: tuple[Expr, ...], packed: Compute, lanes: int) -> Stmt:
+    """The statements that bring part of b into `store[at]`."""
+    variables = [Var(f"b{n + len(at)}") for n in range(len(packed.axes))]
+    env: dict[Expr, Expr] = dict(zip(packed.axes, variables))
+    inner, place = set(variables), (*at, *variables)
+    nest: Stmt | None = None
+    depth = turned_axis(packed.body, packed.axes[-1], packed.axes[:-1])
+    if depth is not None:
+        column = packed.axes[-1]
+        nest = turned_copy(store, place, substitute(packed.body, env),
+                           (column, env[column]), (depth, env[depth]), lanes)  # fmt: skip
+    if nest is not None and depth is not None:
+        inner -= {env[depth], variables[-1]}
+    else:
+        nest = Store(store, place, substitute(packed.body, env))
+        nest = loop(variables[-1], packed.axes[-1].extent, nest, kind="vector")
+        inner -= {variables[-1]}
+    for var, axis in zip(reversed(variables), reversed(packed.axes)):
+        if var in inner:
+            nest = loop(var, axis.extent, nest)
+    return nest

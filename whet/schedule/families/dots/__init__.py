@@ -1,0 +1,1 @@
+"""The sketch of inner products."""

@@ -1,0 +1,1 @@
+"""The sketch of windows along contiguous rows, read where they lie."""

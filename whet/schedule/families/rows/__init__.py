@@ -1,0 +1,1 @@
+"""The sketch of chains of stages along contiguous rows."""

@@ -1,0 +1,1 @@
+"""The sketch of contractions that convert what they read and write."""

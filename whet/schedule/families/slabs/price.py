@@ -1,0 +1,47 @@
+"""What a slab schedule should cost, for a whole population at once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.work import shared_out, traffic_cycles
+from whet.schedule.families.contraction.nests import contraction_nests
+from whet.schedule.families.contraction.price import contraction_costs, contraction_holes
+from whet.schedule.families.slabs.match import Side, Slabs
+from whet.schedule.space.nests import Statement
+from whet.schedule.space.sketch import Population
+
+
+def slab_holes(s: Slabs, target: Target, threads: int) -> Population:
+    """The tile sizes of the contraction; slabs are what threads share."""
+    return contraction_holes(s.contraction, target, 1)
+
+
+def slab_costs(s: Slabs, target: Target, threads: int, holes: Population) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    rates = rates_of(target)
+    multiplied = s.images * contraction_costs(s.contraction, target, 1, holes) * rates.clock
+    copied = sum(s.count * _turning_cycles(side, target) for side in (s.source, s.target))
+    moved = traffic_cycles((s.source.tensor, s.target.tensor), target)
+    cycles: Array = multiplied + max(copied, moved)
+    steps = 0 * multiplied + s.count
+    return shared_out(cycles, steps, threads, target)
+
+
+def _turning_cycles(side: Side, target: Target) -> float:
+    """Cycles to turn one slab, tile by tile."""
+    size, bits = side.tile, side.tensor.dtype.bits
+    tiles = -(-side.members // size) * -(-side.tensor.shape[-1] // size)
+    tiles *= math.prod(side.tensor.shape[a] for a in side.spatial[:-1])
+    passes = float(rates_of(target).passes(np.asarray(size), bits))
+    return tiles * (passes * size * (2.0 + math.log2(size)) + 8.0)
+
+
+def slab_nests(s: Slabs, target: Target, threads: int, holes: Population) -> tuple[Statement, ...]:
+    """The statements of all candidates: those of the contraction, since all copy alike."""
+    return contraction_nests(s.contraction, target, 1, holes, s.images)

@@ -1,0 +1,10 @@
+"""The sketch of contractions that convert what they read and write."""
+
+from __future__ import annotations
+
+from whet.schedule.families.contraction.match import Tiling
+from whet.schedule.families.family import Family
+from whet.schedule.families.slabs.match import find_slabs, lower_slabs
+from whet.schedule.families.slabs.price import slab_costs, slab_holes, slab_nests
+
+SLABS = Family("slabs", find_slabs, Tiling, slab_holes, slab_costs, lower_slabs, slab_nests)

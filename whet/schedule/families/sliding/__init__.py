@@ -1,0 +1,1 @@
+"""The sketch of windows over vectors, read where they lie."""

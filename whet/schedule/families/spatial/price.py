@@ -1,0 +1,234 @@
+"""What a spatial schedule should cost, for a whole population at once.
+
+A tile is bound by its operations, its loads, its dependency chains or the cache lines it touches,
+whichever is slowest.  Loads that neighbouring pixels share are counted once when the reduction is
+written out, as the code generator does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whet.core.target import Target
+from whet.core.types import Array
+from whet.ir.affine import Affine, affine, free_symbols
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
+from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.work import (
+    IN_FLIGHT,
+    covered,
+    distinct,
+    form_of,
+    halvings,
+    lane_places,
+    lane_step,
+    operations,
+    reads,
+    shared_out,
+    streamed_cycles,
+    traffic_cycles,
+)
+from whet.schedule.families.contraction.price import distance, lanes_for, visit_cycles
+from whet.schedule.families.spatial.match import Spatial, can_stream, loop_kinds
+from whet.schedule.space.sketch import population
+
+TILE_CYCLES = 4.0
+"""Loops and addresses around a tile."""
+APART = 1.1
+"""Slow-down when every term starts in another line and often on another page."""
+MANY_ROWS = 16
+"""More than the machine reads ahead side by side."""
+SCATTERED = 0.75
+"""What arrives from the second cache when lines do not follow each other, against what could."""
+
+
+def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
+    """Tiles that fit the registers, and shares of the work from everything down to one tile."""
+    bits = max(8, s.stage.target.dtype.bits)
+    lanes = lanes_for(s.columns, bits, target)
+    pixels = 1 if s.pixels is None else s.pixels.extent
+    accumulators = sum(2 if r.kind.startswith("arg") else 1 for r in s.stage.reduces)
+    # A result that the last cache cannot hold is not found there again.
+    large = 0 < target.l3_bytes < s.stage.target.type.nbytes
+    streams = (0, 1) if large and can_stream(s, lanes) else (0,)
+    rows: list[tuple[int, ...]] = []
+    for px in (1, 2, 3, 4, 5, 6, 7, 8):
+        for nv in (4, 3, 2, 1):
+            # The other half of the registers holds what the terms of a window share.
+            crowded = 2 * px * nv * accumulators > target.vector_registers
+            if px > pixels or nv * lanes > s.columns or (crowded and px * nv > 1):
+                continue
+            for stream in streams:
+                tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes)) + stream
+                shares = [(t, p) for t in halvings(tiles) for p in halvings(panels)]
+                if threads == 1:
+                    # One after the other, in either order: all columns of a tile, or of a panel.
+                    shares = list(dict.fromkeys([(tiles, panels), (tiles, 1)]))
+                rows += [(px, nv, lanes, *share, stream) for share in shares]
+    names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step", "stream")
+    columns = population(names, rows)
+    if len(streams) == 1:
+        del columns["stream"]
+    return columns
+
+
+def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]
+    pixels = 1 if s.pixels is None else s.pixels.extent
+    stream = holes.get("stream", np.zeros_like(px))
+    tiles, panels = -(-pixels // px), -(-s.columns // (nv * lanes)) + stream
+    outer = elements(s.outer)
+    steps = outer * -(-tiles // holes["tiles_per_step"]) * -(-panels // holes["panels_per_step"])
+    count = steps * holes["tiles_per_step"] * holes["panels_per_step"]
+    # The weights of a panel stay in registers from tile to tile.
+    kept = (holes["panels_per_step"] == 1) & (holes["tiles_per_step"] > 1)
+    shapes, place = np.unique(np.stack([px, nv, lanes, kept]), axis=1, return_inverse=True)
+    per_tile = np.array([_tile_cycles(s, target, *map(int, shape)) for shape in shapes.T])
+    moving = s.task.moving
+    traffic = np.where(stream, streamed_cycles(moving, target), traffic_cycles(moving, target))
+    cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic)
+    ns = shared_out(cycles, steps, threads, target)
+    return with_weights(ns, s.task.constant_bytes, target, threads)
+
+
+def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int, kept: int = 0) -> float:
+    """Cycles of one tile of px pixels and nv vectors; `kept` if it finds its weights loaded."""
+    epilogue = _Tally(s, target, px, nv, lanes, kept=bool(kept))
+    epilogue.add(s.stage.body, {})
+    stored = affine(s.stage.address).coefficient(s.vector) if s.vector is not None else 1
+    # Results that are no neighbours are stored one by one.
+    stores = epilogue.passes if stored == 1 or lanes == 1 else 1.5 * lanes
+    cycles = max(epilogue.cycles(), stores * px * nv) + TILE_CYCLES
+    for reduce in s.stage.reduces:
+        cycles += _reduction_cycles(s, target, reduce, px, nv, lanes, bool(kept))
+    return cycles
+
+
+def _reduction_cycles(
+    s: Spatial, target: Target, reduce: Reduce, px: int, nv: int, lanes: int, kept: bool
+) -> float:
+    count = elements(reduce.axes)
+    few = nv * count <= target.vector_registers // 2
+    tally = _Tally(s, target, px, nv, lanes, kept=kept and few)
+    apart = APART if _steps_over(s, reduce, nv * lanes) else 1.0
+    combine = 3.0 if reduce.kind.startswith("arg") else 1.0
+    written = {a: a.extent for a, kind in zip(reduce.axes, loop_kinds(reduce.axes))
+               if kind == "unroll"}  # fmt: skip
+    terms = elements(tuple(written))
+    tally.add(reduce.value, written, combine)
+    visits = count * _visits(s, target, reduce, px, nv * lanes)
+    if terms == count:
+        overlap = max(1.0, IN_FLIGHT / (tally.operations + tally.loads))
+        cycles = max(apart * tally.cycles(), tally.rates.latency * count / overlap)
+        # What a few terms read goes on where the tile before ended.
+        return cycles + (visits if count >= MANY_ROWS else 0.0)
+    # One step of the loop after the other: chains cannot overlap.
+    cycles = max(apart * tally.cycles(), tally.rates.latency * terms) + 1.0
+    return count / terms * cycles + visits
+
+
+def _visits(s: Spatial, target: Target, reduce: Reduce, px: int, width: int) -> float:
+    """Cycles that a term waits for the lines that it steps to, where they are read once and no
+    cache of the core's own holds all of them."""
+    total = 0.0
+    for read in reads(reduce.value):
+        known = free_symbols(read)
+        times = elements([a for a in (*s.stage.axes, *reduce.axes) if a in known])
+        far = read.tensor.type.nbytes > target.l2_bytes and times <= read.tensor.type.size
+        if not far or lane_step(read, s.vector) != 1:
+            continue
+        steps = [abs(form_of(read).coefficient(k)) for k in reduce.axes]
+        step = min((n for n in steps if n), default=0)
+        if step > width:
+            lines = np.ceil(width * read.dtype.itemsize / target.line_bytes)
+            places = distinct(form_of(read), {} if s.pixels is None else {s.pixels: px})
+            total += places * distance(step * read.dtype.itemsize) * float(visit_cycles(lines))
+    return total
+
+
+def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
+    """True when the vectors of one term do not follow those of the term before."""
+    return s.columns > width and any(
+        lane_step(read, s.vector) != 0 and any(a in free_symbols(read) for a in reduce.axes)
+        for read in reads(reduce.value)
+    )
+
+
+class _Tally:
+    """Operations, loads and bytes of a tile."""
+
+    def __init__(
+        self, s: Spatial, target: Target, px: int, nv: int, lanes: int, *, kept: bool = False
+    ) -> None:
+        self.kept = kept
+        self.s, self.target, self.px, self.nv, self.lanes = s, target, px, nv, lanes
+        bits = max(8, s.stage.target.dtype.bits)
+        self.rates = rates_of(target)
+        self.passes = float(self.rates.passes(np.asarray(lanes), bits))
+        self.load_passes = float(self.rates.load_passes(np.asarray(lanes), bits))
+        self.operations = self.loads = self.bytes = 0.0
+        self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
+
+    def add(self, value: Expr, window: dict[Axis, int], combine: float = 0.0) -> None:
+        """Count a value for all pixels, vectors and positions of the window."""
+        positions = elements(tuple(window))
+        every = self.px * self.nv * positions * self.passes
+        product = 1.0 if combine and _multiplies(value) else 0.0  # fused with the sum
+        self.operations += every * (operations(value) + combine - product)
+        for read in reads(value):
+            self.read(read, window)
+
+    def read(self, read: Read, window: dict[Axis, int]) -> None:
+        axes = dict(window)
+        if self.s.pixels is not None:
+            axes[self.s.pixels] = self.px
+        form = form_of(read)
+        if self.kept and self.is_stored_to_fit(read) and not self.moves_within_step(form):
+            return
+        places = distinct(form, axes)
+        step = lane_step(read, self.s.vector)
+        if step == 0:
+            self.loads += places
+            return
+        size = read.dtype.itemsize
+        if step == 1 or self.is_stored_to_fit(read):
+            self.loads += places * self.nv * self.load_passes
+            self.bytes += covered(form, axes, self.nv * self.lanes) * size
+            return
+        if step in (-2, -1, 2):
+            # Two vectors that overlap or follow each other, and one shuffle.
+            self.loads += places * self.nv * 2 * self.load_passes
+            self.operations += places * self.nv * self.passes
+            self.bytes += places * self.nv * 2 * self.lanes * size
+            return
+        apart = lane_places(read, self.s.vector, self.lanes)
+        self.loads += places * self.nv * apart
+        if apart < self.lanes:
+            # Few elements that groups of lanes share are shuffled into place.
+            self.operations += places * self.nv * 2
+            self.bytes += places * self.nv * self.lanes * size
+            return
+        # Lanes are gathered one by one, each from a line that neighbouring pixels may share.
+        self.operations += places * self.nv * self.lanes * 2
+        near = self.s.pixels is not None and form.coefficient(self.s.pixels) in (0, 1)
+        lines = places / self.px if near else places
+        self.bytes += lines * self.nv * self.lanes * self.target.line_bytes
+
+    def moves_within_step(self, form: Affine) -> bool:
+        return self.s.pixels is not None and form.coefficient(self.s.pixels) != 0
+
+    def is_stored_to_fit(self, read: Read) -> bool:
+        """Constants are stored with the vector axis last."""
+        form = form_of(read)
+        linear = all(isinstance(a, Axis) for a, _ in form.terms)
+        return linear and read.tensor.name in self.constants
+
+    def cycles(self) -> float:
+        issue = max(self.operations / self.rates.operations, self.loads / self.rates.loads)
+        return max(issue, self.bytes / (SCATTERED * self.rates.l2_bytes))
+
+
+def _multiplies(value: Expr) -> bool:
+    return isinstance(value, Binary) and value.op == "mul" and bool(free_symbols(value))

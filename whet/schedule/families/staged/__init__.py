@@ -1,0 +1,1 @@
+"""The sketch of windows over a copy with a border."""

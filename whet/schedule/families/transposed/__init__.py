@@ -1,0 +1,1 @@
+"""The sketch of copies between layouts."""

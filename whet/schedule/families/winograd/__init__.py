@@ -1,0 +1,1 @@
+"""The sketch of short windows by transformed tiles."""

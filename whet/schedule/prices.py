@@ -1,0 +1,66 @@
+"""Analytic prices: the cheapest candidate that the sketches have for a task, found once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from whet.core.errors import NoCodeError, fail
+from whet.core.target import Target
+from whet.ir.tensor import describe
+from whet.ops.base import Numeric
+from whet.schedule.cost.rates import rates_of
+from whet.schedule.default import draft
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.sketch import Choice
+from whet.tasks.price import Estimate, Evidence, cheaper_together, no_evidence
+from whet.tasks.task import Task
+
+ANALYTIC_ERROR = 0.15
+"""Of a single kernel's price against its measured time: median of `bench/defaults.py`'s tasks."""
+
+
+@dataclass(frozen=True, eq=False)
+class AnalyticPrice:
+    """The analytic model's prices; measured times, where there are, decide what is cheaper."""
+
+    target: Target
+    threads: int
+    numerics: Numeric
+    evidence: Evidence = no_evidence
+    drafts: dict[str, Choice | None] = field(default_factory=dict)
+    """The choices of tasks that were asked for, by key."""
+
+    def choice(self, task: Task) -> Choice | None:
+        """The candidate that is expected to be fastest."""
+        if task.key not in self.drafts:
+            self.drafts[task.key] = draft(task, self.target, self.threads, self.numerics)
+        return self.drafts[task.key]
+
+    def kernel(self, task: Task, name: str) -> Kernel:
+        """The default kernel of a task; the draft is the same whether it is guarded or not."""
+        found = self.choice(task)
+        if found is None:
+            fail("WH1303", f"no sketch fits {describe(*task.outputs)}", kind=NoCodeError)
+        return found.sketch.lower(found.sketch.fits(task), found.holes, name)
+
+    def __call__(self, task: Task) -> Estimate | None:
+        found = self.choice(task)
+        if found is None:
+            return None
+        return Estimate(found.nanoseconds / 1e9, "analytic", ANALYTIC_ERROR)
+
+    def between(self, nbytes: int) -> float:
+        """Seconds to write values that the next kernel reads from beyond the second cache.
+
+        Most could stay there, but do not: weights pass through it meanwhile, and threads read
+        what others wrote.
+        """
+        rates = rates_of(self.target)
+        return 2 * nbytes / (rates.l3_bytes * rates.clock * self.threads) / 1e9
+
+    def prefers(self, together: Task, apart: Sequence[Task], nbytes: int) -> bool:
+        if self(together) is None:
+            return False
+        found = self.evidence(together, apart)
+        return cheaper_together(self, together, apart, nbytes) if found is None else found

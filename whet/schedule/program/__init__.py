@@ -1,0 +1,1 @@
+"""Loop programs: primitives, traces, and the pieces that sketches build them of."""

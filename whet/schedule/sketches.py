@@ -1,0 +1,29 @@
+"""The sketches that come with whet, in the order in which tasks are offered to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whet.schedule.algorithms.parts import InParts
+from whet.schedule.derive.sketch import Derived
+from whet.schedule.families.attention.sketch import ATTENTION
+from whet.schedule.families.contraction.sketch import CONTRACTION, TURNED
+from whet.schedule.families.dots.sketch import DOTS
+from whet.schedule.families.planar.sketch import PLANAR
+from whet.schedule.families.rows.sketch import ROWS
+from whet.schedule.families.slabs.sketch import SLABS
+from whet.schedule.families.sliding.sketch import SLIDING
+from whet.schedule.families.spatial.sketch import ACROSS, GROUPS, SPATIAL
+from whet.schedule.families.staged.sketch import STAGED
+from whet.schedule.families.sweeps.sketch import SWEEPS
+from whet.schedule.families.transposed.sketch import TRANSPOSED
+from whet.schedule.families.winograd.sketch import WINOGRAD
+from whet.schedule.space.sketch import Sketch
+
+_INNER: tuple[Sketch[Any], ...] = (CONTRACTION, SPATIAL, ROWS, DOTS, SWEEPS)
+
+OWN_SKETCHES: tuple[Sketch[Any], ...] = (
+    CONTRACTION, TURNED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING, PLANAR, ROWS,
+    TRANSPOSED, ATTENTION, DOTS, SWEEPS, *map(InParts, _INNER), Derived(),
+)  # fmt: skip
+"""Of equal prices the first one wins."""

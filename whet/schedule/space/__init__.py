@@ -1,0 +1,1 @@
+"""Sketches as search spaces: the protocol, the registry, populations, loop nests as arrays."""

@@ -1,0 +1,338 @@
+"""Where every value lives: memory, strides, views.
+
+Views are free: what only moves data is another set of strides on the same memory, found by
+following addresses through the operator, and parts of a joined value are computed right
+where they belong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from whet.core.dtypes import DType
+from whet.core.errors import OperatorError
+from whet.core.types import Array, Shape
+from whet.graph.graph import Constant, Graph, Node, Result, Value
+from whet.ir.affine import affine
+from whet.ir.expr import Binary, Const, Expr, Read, Select
+from whet.ir.program import Buffer
+from whet.ir.tensor import Placeholder
+from whet.tasks.borders import Geometry
+from whet.tasks.layout import Layouts, strides_of
+from whet.tasks.structure import Structure, structure_of, transposition_of
+from whet.tasks.task import Border
+
+
+@dataclass(eq=False)
+class Storage:
+    """A piece of memory: part of the arena, a constant, or an array of the caller's."""
+
+    kind: str
+    """arena, constant, input or output"""
+    size: int
+    dtype: DType
+    value: Value
+    geometry: Geometry | None = None
+    """What its zero border looks like, if it has one."""
+
+    def __post_init__(self) -> None:
+        there = self.value.tensor_type.size
+        if self.kind in ("input", "output") and self.size > there:
+            raise AssertionError(f"{self.size} elements do not lie in {self.kind} of {there}")
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def demand(self, buffer: Buffer, border: Border | None = None) -> None:
+        """Raise an error unless all elements of the buffer and its border lie in this memory."""
+        if 0 in buffer.shape:
+            return
+        around = border or ((0, 0),) * len(buffer.shape)
+        steps = list(zip(buffer.shape, around, buffer.element_strides))
+        ends = [(-low * s, (d - 1 + high) * s) for d, (low, high), s in steps]
+        first = buffer.offset + sum(min(*pair, 0) for pair in ends)
+        last = buffer.offset + sum(max(*pair, 0) for pair in ends)
+        if first < 0 or last >= self.size or buffer.dtype.itemsize != self.dtype.itemsize:
+            raise AssertionError(
+                f"{buffer.dtype} elements {first} to {last} of '{buffer.name}' do not lie in "
+                f"{self.kind} memory of {self.size} {self.dtype} elements"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A value's elements: element (i, j, ...) is at offset + i * strides[0] + ... in storage."""
+
+    storage: Storage
+    strides: Shape
+    offset: int
+    border: Border | None = None
+
+    def every(self, starts: Shape, steps: Shape) -> Place:
+        """The place of the elements at starts + i * steps."""
+        if not any(starts) and all(s == 1 for s in steps):
+            return self
+        strides = tuple(s * step for s, step in zip(self.strides, steps))
+        offset = self.offset + sum(s * start for s, start in zip(self.strides, starts))
+        return Place(self.storage, strides, offset)
+
+
+@dataclass(eq=False)
+class Placement:
+    """The places of all values, the nodes that are mere views, and copies at the edges.
+
+    `arriving` gives the caller's memory of inputs that are brought into another layout first;
+    `leaving` the caller's memory of outputs that are computed elsewhere, by output number.
+    """
+
+    places: dict[Value, Place] = field(default_factory=dict)
+    views: dict[Node, bool] = field(default_factory=dict)
+    arriving: dict[Value, Place] = field(default_factory=dict)
+    leaving: dict[int, Place] = field(default_factory=dict)
+
+
+def place_values(graph: Graph, layouts: Layouts) -> Placement:
+    """A place for every value of the graph."""
+    return _Placer(graph, layouts).place_all()
+
+
+class _Placer:
+    def __init__(self, graph: Graph, layouts: Layouts) -> None:
+        self.graph, self.layouts = graph, layouts
+        self.result = Placement()
+        self.border: dict[Value, Border] = dict(layouts.border)
+        self.parent: dict[Value, tuple[Value, int, int]] = {}
+        """A part of a joined value: the whole, the axis, and where the part starts."""
+
+    def place_all(self) -> Placement:
+        self.find_joins()
+        for given in self.graph.inputs:
+            place = self.own(given, "input")
+            if given in self.border or given in self.layouts.inner:
+                self.result.arriving[given] = place
+                self.own(given, "arena")
+        for node in self.graph.nodes:
+            for v in node.inputs:
+                if isinstance(v, Constant) and v not in self.result.places:
+                    self.own(v, "constant")
+            if not self.try_view(node):
+                for v in node.results:
+                    self.place(v)
+        for number, v in enumerate(self.graph.outputs):
+            if isinstance(v, Constant) and v not in self.result.places:
+                self.own(v, "constant")
+            storage = self.result.places[v].storage
+            direct = storage.kind == "output" and storage.value is v
+            if not direct or self.graph.outputs.index(v) != number:
+                self.result.leaving[number] = _row_major(v)
+        return self.result
+
+    # --------------------------------------------------------------------------- own memory
+    def own(self, v: Value, kind: str) -> Place:
+        """Fresh memory for a value."""
+        t = v.tensor_type
+        fixed = kind != "arena"
+        border = None if fixed else self.border.get(v)
+        inner = None if fixed else self.layouts.inner.get(v)
+        strides, offset, size = strides_of(t.shape, inner, border)
+        geometry = Geometry(t.shape, inner, border, t.dtype) if border else None
+        storage = Storage(kind, size, t.dtype, v, geometry)
+        place = Place(storage, strides, offset, border)
+        self.result.places[v] = place
+        return place
+
+    def place(self, v: Value) -> Place:
+        if v in self.result.places:
+            return self.result.places[v]
+        if v in self.parent:
+            whole, axis, start = self.parent[v]
+            outer = self.place(whole)
+            shifted = outer.offset + start * outer.strides[axis]
+            made = Place(outer.storage, outer.strides, shifted, outer.border)
+            self.result.places[v] = made
+            return made
+        plain = v not in self.border and v not in self.layouts.inner
+        is_output = v in self.graph.outputs and plain
+        return self.in_output(v) or self.own(v, "output" if is_output else "arena")
+
+    def in_output(self, v: Value) -> Place | None:
+        """Memory of the caller's for a value that an output is a mere transposition of."""
+        if v in self.border or v in self.graph.outputs:
+            return None
+        t = v.tensor_type
+        strides, offset, size = strides_of(t.shape, self.layouts.inner.get(v), None)
+        for output in self.graph.outputs:
+            node = output.node if isinstance(output, Result) else None
+            if node is None or node.inputs != (v,) or output in self.border:
+                continue
+            s = structure_of(node)
+            order = transposition_of(s) if s is not None else None
+            # A slice of the leading part has the same strides, but less memory.
+            if order is None or output.tensor_type.size != t.size:
+                continue
+            row_major = strides_of(output.tensor_type.shape, None, None)[0]
+            if tuple(strides[axis] for axis in order) == row_major:
+                storage = Storage("output", size, t.dtype, output)
+                self.result.places[v] = Place(storage, strides, offset)
+                return self.result.places[v]
+        return None
+
+    # --------------------------------------------------------------------------------- views
+    def try_view(self, node: Node) -> bool:
+        """Make the node's results views of its input's memory, if strides can express them."""
+        s = structure_of(node)
+        if s is None or not s.is_movement:
+            return False
+        if any(v in self.border for v in node.results):
+            return False  # zeros around it need memory of its own
+        read = {e.tensor for stage in s.computes if isinstance(e := stage.body, Read)}
+        if len(read) != 1 or not all(isinstance(t, Placeholder) for t in read):
+            return False
+        position = next(n for n, p in enumerate(s.inputs) if p in read)
+        source = node.inputs[position]
+        place = self.result.places.get(source) or self.place(source)
+        found = [_view(node, position, place, v) for v in node.results]
+        views = [f for f in found if f is not None]
+        if len(views) < len(found):
+            return False
+        if any(v in self.parent for v in node.results):
+            return False
+        self.result.places.update(zip(node.results, views))
+        self.result.views[node] = True
+        return True
+
+    # --------------------------------------------------------------------------------- joins
+    def find_joins(self) -> None:
+        """Decide which values are computed inside the memory of a joined value."""
+        for node in reversed(self.graph.nodes):
+            s = structure_of(node)
+            parts = joined_parts(s) if s is not None else None
+            if parts is None or s is None or len(node.results) != 1:
+                continue
+            whole = node.results[0]
+            if whole in self.graph.outputs:
+                continue
+            axis, starts = parts
+            inside = all(self.can_be_part(v, whole, axis) for v in node.inputs)
+            if not inside or len(set(node.inputs)) != len(node.inputs):
+                continue
+            for v, start in zip(node.inputs, starts):
+                self.parent[v] = (whole, axis, start)
+                if v in self.border:
+                    self.border[whole] = _union(self.border.get(whole), self.border[v])
+            self.result.views[node] = True
+
+    def can_be_part(self, v: Value, whole: Value, axis: int) -> bool:
+        if not isinstance(v, Result) or v in self.parent or v in self.graph.outputs:
+            return False
+        s = structure_of(v.node)
+        if s is None or self.layouts.inner.get(v) != self.layouts.inner.get(whole):
+            return False
+        needs = self.border.get(v)
+        return not (needs and any(needs[axis])) and not s.is_movement
+
+
+def _row_major(v: Value) -> Place:
+    """The caller's array for an output."""
+    t = v.tensor_type
+    strides, offset, size = strides_of(t.shape, None, None)
+    return Place(Storage("output", size, t.dtype, v), strides, offset)
+
+
+def _union(a: Border | None, b: Border) -> Border:
+    if a is None:
+        return b
+    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
+
+
+def _view(node: Node, position: int, place: Place, result: Value) -> Place | None:
+    """The result as strides over the memory of the input, or None if it is none.
+
+    The operator itself is run on an array that holds each element's address: what comes out
+    is a view exactly when addresses grow linearly along every axis.
+    """
+    types = [v.tensor_type for v in node.inputs]
+    addresses = _addresses(types[position].shape, place)
+    arrays = tuple(
+        addresses if n == position else np.zeros(t.shape, t.dtype.numpy)
+        for n, t in enumerate(types)
+    )
+    assert isinstance(result, Result)
+    try:
+        moved = node.op.run_reference(arrays)[result.index]
+    except OperatorError:  # it cannot move integers
+        return None
+    if moved.size == 0 or moved.dtype != np.int64:  # empty, or read as another type
+        return None
+    return strides_over(moved, place)
+
+
+def _addresses(shape: Shape, place: Place) -> Array:
+    total = np.full((1,) * len(shape), place.offset, np.int64)
+    for axis, (extent, stride) in enumerate(zip(shape, place.strides)):
+        steps = np.arange(extent, dtype=np.int64) * stride
+        total = total + steps.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return np.broadcast_to(total, shape)
+
+
+def strides_over(moved: Array, place: Place) -> Place | None:
+    """The place whose addresses these are, if they are linear in the position."""
+    origin = int(moved[(0,) * moved.ndim])
+    strides = []
+    expected: Array = np.full((1,) * moved.ndim, origin, np.int64)
+    for axis, extent in enumerate(moved.shape):
+        at = tuple(1 if n == axis else 0 for n in range(moved.ndim))
+        stride = int(moved[at]) - origin if extent > 1 else 0
+        strides.append(stride)
+        steps = np.arange(extent, dtype=np.int64) * stride
+        expected = expected + steps.reshape((-1,) + (1,) * (moved.ndim - 1 - axis))
+    if not np.array_equal(moved, np.broadcast_to(expected, moved.shape)):
+        return None
+    return Place(place.storage, tuple(strides), origin)
+
+
+def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
+    """Axis and starts when the operator puts its inputs one after the other.
+
+    select(j < 3, x0[i, j], select(j < 5, x1[i, j - 3], x2[i, j - 5]))   ->   1, [0, 3, 5]
+    """
+    if len(s.computes) != 1 or len(s.inputs) < 2:
+        return None
+    stage = s.computes[0]
+    leaves: dict[object, int] = {}
+    axes: set[int] = set()
+
+    def walk(e: Expr) -> bool:
+        if isinstance(e, Select):
+            c = e.condition
+            ok = isinstance(c, Binary) and c.op == "lt" and isinstance(c.right, Const)
+            if not ok or not isinstance(c, Binary) or c.left not in stage.axes:
+                return False
+            axes.add(stage.axes.index(c.left))
+            return walk(e.then) and walk(e.other)
+        if not isinstance(e, Read) or e.tensor in leaves or len(e.indices) != len(stage.axes):
+            return False
+        start = 0
+        for number, (index, axis) in enumerate(zip(e.indices, stage.axes)):
+            form = affine(index)
+            if form.terms != ((axis, 1),) and axis.extent > 1:
+                return False
+            if form.constant:
+                axes.add(number)
+                start = -form.constant
+        leaves[e.tensor] = start
+        return True
+
+    if not walk(stage.body) or len(axes) != 1 or set(leaves) != set(s.inputs):
+        return None
+    (axis,) = axes
+    starts = [leaves[p] for p in s.inputs]
+    ends = [start + p.shape[axis] for start, p in zip(starts, s.inputs)]
+    order = sorted(range(len(starts)), key=lambda n: starts[n])
+    covered = all(ends[a] == starts[b] for a, b in pairwise(order))
+    whole = starts[order[0]] == 0 and ends[order[-1]] == stage.shape[axis]
+    return (axis, starts) if covered and whole else None

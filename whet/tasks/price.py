@@ -1,0 +1,62 @@
+"""Prices of tasks: what planning and the search over graphs ask, and who can answer.
+
+    estimate = price(task)                  seconds of its best kernel, or None: no sketch fits it
+    price.between(nbytes)                   seconds of values on their way from kernel to kernel
+    price.prefers(together, apart, nbytes)  one kernel, or several with so much between them?
+
+Everything that decides by cost takes a `Price`; `whet.schedule.prices` has the analytic one and
+`whet.tune.prices` the one that knows what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from whet.tasks.task import Task
+
+Origin = Literal["record", "transfer", "learned", "analytic"]
+"""Where a price comes from: this task was measured; one like it was, and the analytic price is
+corrected by what was found there; a model learned the correction; the analytic model alone."""
+
+Evidence = Callable[[Task, Sequence[Task]], bool | None]
+"""Says from measurements whether one task is faster than others that compute the same; None
+where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the best known kernel of a task takes."""
+
+    seconds: float
+    origin: Origin
+    error: float
+    """What it may be off by, relative to itself: one standard deviation."""
+
+
+class Price(Protocol):
+    """What is expected to be how expensive on one target."""
+
+    def __call__(self, task: Task) -> Estimate | None:
+        """The kernel of a task alone, which finds its inputs nearby; None if no sketch fits."""
+
+    def between(self, nbytes: int) -> float:
+        """Seconds of values of that size, from one kernel to the next."""
+
+    def prefers(self, together: Task, apart: Sequence[Task], nbytes: int) -> bool:
+        """Whether one kernel is cheaper than several with so many bytes between them."""
+
+
+def no_evidence(together: Task, apart: Sequence[Task]) -> bool | None:
+    """Nothing was measured."""
+    return None
+
+
+def cheaper_together(price: Price, together: Task, apart: Sequence[Task], nbytes: int) -> bool:
+    """The comparison by prices alone; what no sketch fits is never preferred."""
+    one, several = price(together), [price(task) for task in apart]
+    if one is None:
+        return False
+    known = [found.seconds for found in several if found is not None]
+    return len(known) < len(several) or one.seconds < sum(known) + price.between(nbytes)

@@ -1,0 +1,219 @@
+"""The plan of a segment: which kernels run in which order on which memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.core.dtypes import u8
+from whet.graph.graph import Constant, Graph, Node, Value
+from whet.ir.expr import Reduce
+from whet.ir.program import Buffer
+from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.ops.control import Control
+from whet.tasks.control import control_steps
+from whet.tasks.expressions import (
+    canonical,
+    group_tensors,
+    inline_stages,
+    keep_reductions_and_costly,
+    nothing,
+)
+from whet.tasks.groups import Group, partition
+from whet.tasks.layout import choose_layouts
+from whet.tasks.loops import bound_program
+from whet.tasks.phases import split_phases
+from whet.tasks.placement import Place, Placement, Storage, place_values
+from whet.tasks.price import Price
+from whet.tasks.rowshape import common_rows
+from whet.tasks.steps import AnyStep, LoopStep, Plan, Step
+from whet.tasks.structure import structure_of
+from whet.tasks.task import Task
+
+
+def plan_segment(graph: Graph, price: Price) -> Plan:
+    """The plan of a graph whose operators all have tensor expressions or loop programs."""
+    placement = place_values(graph, choose_layouts(graph))
+    others: list[Step] = []
+
+    def keep_rows(chain: Sequence[Group]) -> bool:
+        pair = _rows_kept(graph, placement, chain)
+        if pair is None:
+            return False
+        together, apart = pair
+        if price(together.task) is None:
+            return False
+        between = sum(v.tensor_type.nbytes for group in chain[:-1] for v in group.outputs(graph))
+        chosen = price.prefers(together.task, [s.task for s in apart], between)
+        others.extend(apart if chosen else [together])
+        return chosen
+
+    groups = partition(
+        graph, placement.views, lambda a, b: _share_rows(graph, placement, a, b), keep_rows
+    )
+    steps: list[AnyStep] = [
+        _copy_step(placement.arriving[v], placement.places[v], "input")
+        for v in placement.arriving
+        if v.tensor_type.size
+    ]
+    for group in groups:
+        first = group.nodes[0]
+        if isinstance(first.op, Control):
+            name = graph.names.get(first, first.op.name)
+            inner = lambda body: plan_segment(body, price)
+            steps += control_steps(first, placement, name, inner, _copy_step)
+        else:
+            steps += group_steps(graph, group, placement)
+    steps += [
+        _copy_step(placement.places[graph.outputs[n]], place, "output")
+        for n, place in placement.leaving.items()
+        if place.storage.size
+    ]
+    return Plan(graph, tuple(steps), placement, tuple(others))
+
+
+def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+    """The steps of a group: one, or one for every phase of its only stage."""
+    name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
+    nodes = tuple(group.nodes)
+    if group.opaque:
+        return [_loop_step(group.nodes[0], placement, name)]
+    outputs = group.outputs(graph)
+    tensors, sources = group_tensors(group, outputs)
+    inlined = inline_stages(tensors, nothing)
+    shared = _shared_reductions(tensors)
+    if len(outputs) > 1 or shared or _reductions(inlined) > 1 or _nested(inlined):
+        inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
+    made, values = canonical(inlined, sources)
+    places = [placement.places[v] for v in outputs]
+    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
+        return [Step(*make_task(made, values, places, placement), name, nodes)]
+    steps: list[AnyStep] = []
+    for phase in split_phases(made[0]):
+        part, used = canonical([phase.stage], values)
+        place = places[0].every(phase.starts, phase.steps)
+        steps.append(Step(*make_task(part, used, [place], placement), name, nodes))
+    return steps
+
+
+def _loop_step(node: Node, placement: Placement, name: str) -> LoopStep:
+    assert node.op.program is not None, node.op.name
+    program = node.op.program(*(v.tensor_type for v in node.inputs))
+    places = [placement.places[v] for v in (*node.inputs, *node.results)]
+    bound = bound_program(program, [(p.strides, p.offset) for p in places])
+    return LoopStep(bound, tuple(p.storage for p in places), name, (node,))
+
+
+def _shared_reductions(tensors: Sequence[Compute]) -> bool:
+    """True when a reduction feeds several elements: writing it into them would repeat it."""
+    largest = max(t.type.size for t in tensors)
+    found = [s for s in stages(tensors) if isinstance(s, Compute)]
+    return any(s.type.size < largest and _reductions([s]) for s in found if s not in tensors)
+
+
+def _reductions(tensors: Sequence[Compute]) -> int:
+    return sum(
+        isinstance(e, Reduce)
+        for s in stages(tensors)
+        if isinstance(s, Compute)
+        for e in subexpressions(s.body)
+    )
+
+
+def _nested(tensors: Sequence[Compute]) -> bool:
+    return any(
+        isinstance(inner, Reduce)
+        for s in stages(tensors)
+        if isinstance(s, Compute)
+        for e in subexpressions(s.body)
+        if isinstance(e, Reduce)
+        for inner in subexpressions(e.value)
+    )
+
+
+def make_task(
+    made: Sequence[Compute],
+    values: dict[Tensor, Value],
+    targets: Sequence[Place],
+    placement: Placement,
+) -> tuple[Task, dict[Tensor, Storage]]:
+    """The task over the places of its boundary values."""
+    places: dict[Tensor, Place] = {t: placement.places[v] for t, v in values.items()}
+    places.update(zip(made, targets))
+    buffers: dict[Tensor, Buffer] = {}
+    borders = {}
+    for tensor, place in places.items():
+        buffers[tensor] = Buffer(
+            tensor.name, tensor.shape, tensor.dtype, place.strides, place.offset
+        )
+        if place.border is not None:
+            borders[tensor] = place.border
+    constants = frozenset(t for t, v in values.items() if isinstance(v, Constant))
+    given = frozenset(t for t in values if places[t].storage.kind == "input")
+    storages = {t: p.storage for t, p in places.items()}
+    return Task(tuple(made), buffers, constants, borders, given), storages
+
+
+def _copy_step(source: Place, target: Place, name: str) -> Step:
+    """A step that brings a value from one place to another.
+
+    Types without arithmetic are moved as the bytes that they are stored in.
+    """
+    shape = target.storage.value.tensor_type.shape
+    dtype = u8 if target.storage.dtype.is_storage_only else target.storage.dtype
+    x = Placeholder("x0", shape, dtype)
+    y = compute(shape, lambda *i: x[i], "s0")
+    buffers: dict[Tensor, Buffer] = {
+        x: Buffer("x0", shape, dtype, source.strides, source.offset),
+        y: Buffer("s0", shape, dtype, target.strides, target.offset),
+    }
+    given = frozenset({x}) if source.storage.kind == "input" else frozenset[Tensor]()
+    task = Task((y,), buffers, frozenset(), {}, given)
+    return Step(task, {x: source.storage, y: target.storage}, name)
+
+
+def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -> bool:
+    """True when the two groups together are a chain of stages along contiguous rows."""
+    merged = Group(nodes=[*first.nodes, *last.nodes])
+    outputs = merged.outputs(graph)
+    if not outputs or not any(_reduces(n) for n in merged.nodes):
+        return False
+    tensors, sources = group_tensors(merged, outputs)
+    if len(tensors) != len(outputs):
+        return False
+    kept = inline_stages(tensors, keep_reductions_and_costly(tensors))
+    found = [t for t in stages(kept) if isinstance(t, Compute)]
+    rank = common_rows(found)
+    if rank is None:
+        return False
+    values = [v for v in (*sources.values(), *outputs) if not isinstance(v, Constant)]
+    full = max(v.tensor_type.rank for v in values)
+    return all(_contiguous_inside(placement, v, rank) for v in values if v.tensor_type.rank == full)
+
+
+def _rows_kept(
+    graph: Graph, placement: Placement, chain: Sequence[Group]
+) -> tuple[Step, list[Step]] | None:
+    """One step that takes the rows of a product on to what reads them, and the steps that do so
+    one after the other; None where no kernel can."""
+    merged = Group([node for group in chain for node in group.nodes])
+    if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in chain[-1].nodes):
+        return None
+    together = group_steps(graph, merged, placement)
+    if len(together) != 1 or not isinstance(together[0], Step):
+        return None
+    steps = [s for group in chain for s in group_steps(graph, group, placement)]
+    apart = [s for s in steps if isinstance(s, Step)]
+    return (together[0], apart) if len(apart) == len(steps) else None
+
+
+def _contiguous_inside(placement: Placement, v: Value, rank: int) -> bool:
+    """True when the value's unit stride lies behind the row axes."""
+    place = placement.places[v]
+    shape = v.tensor_type.shape
+    inner = [n for n, (d, s) in enumerate(zip(shape, place.strides)) if s == 1 and d > 1]
+    return not inner or inner[0] >= rank or all(d == 1 for d in shape[rank:])
+
+
+def _reduces(node: Node) -> bool:
+    s = structure_of(node)
+    return s is not None and bool(s.reduces)
