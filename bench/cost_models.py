@@ -28,7 +28,7 @@ from harness.report import Goal, Report, number, say, settings_of
 from whet.build.calibrate import calibrated_target
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.target import host_target
+from whet.core.cpu import host_target
 from whet.core.types import Array
 from whet.db.store import Database
 from whet.tune.models.analytic import Analytic

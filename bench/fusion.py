@@ -23,7 +23,7 @@ from pathlib import Path
 from harness.report import Goal, Report, geometric_mean, number, say, settings_of
 from harness.tuning import graph_of, native_engine
 from whet.codegen.llvm.support import has_code
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.measure.measurer import Measurer
@@ -74,7 +74,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 # ------------------------------------------------------------------------------------- pairs
-def pairs_of(graph: Graph, target: Target, threads: int, network: str) -> list[Pair]:
+def pairs_of(graph: Graph, target: CpuTarget, threads: int, network: str) -> list[Pair]:
     """All fusions of a graph, equal ones once."""
     asked: list[tuple[Task, Sequence[Task]]] = []
 
@@ -128,7 +128,7 @@ def _apart(plan: Plan, step: Step) -> tuple[Task, ...]:
 class Clock:
     """Seconds of default kernels; every task is measured once a round."""
 
-    def __init__(self, measurer: Measurer, target: Target, threads: int, rounds: int) -> None:
+    def __init__(self, measurer: Measurer, target: CpuTarget, threads: int, rounds: int) -> None:
         self.measurer, self.target, self.threads = measurer, target, threads
         self.rounds = rounds
 

@@ -29,7 +29,7 @@ from whet.build.native import build
 from whet.build.segment import Context, NativeSegment
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.target import Target, with_measured
+from whet.core.cpu import CpuTarget, with_measured
 from whet.core.types import Array
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
@@ -72,7 +72,7 @@ class TimedCall:
 class Contestant:
     """A network built for a target, called kernel by kernel."""
 
-    def __init__(self, network: Network, target: Target, threads: int) -> None:
+    def __init__(self, network: Network, target: CpuTarget, threads: int) -> None:
         self.threads = threads
         values = network.sample()
         graph = optimize(import_model(str(network.path), inputs=values).graph)

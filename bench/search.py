@@ -26,7 +26,7 @@ from searches.droplet import droplet
 from searches.efficiency import efficiency
 from searches.races import OPERATORS, Machine
 from searches.throughput import throughput
-from whet.core.target import detect
+from whet.core.cpu import detect
 from whet.db.place import records_path
 from whet.db.store import Database
 from whet.measure.measurer import Measurer

@@ -25,7 +25,7 @@ from tests.schedule.windows import Bound, Windows, native
 from whet.codegen.llvm.poolcode import process_pool
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.target import find_target
+from whet.core.cpu import find_target
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.families.contraction.lower import lower_contraction

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whet.api.engine import target_name
+from whet.core.cpu import PRESETS, named_target
 from whet.core.foreign import missing_here, require_here
-from whet.core.target import PRESETS, named_target
 
 HOST = named_target(target_name(None))
 require_here(HOST)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.build.random_graphs import random_graph
 from whet.api.engine import target_name
 from whet.api.tuning import weighted_tasks
-from whet.core.target import Target, named_target
+from whet.core.cpu import CpuTarget, named_target
 from whet.measure.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.tasks.examples import make_example
@@ -37,7 +37,7 @@ LENGTH = 5
 """Operators of a random graph."""
 
 
-def random_spaces(target: Target, threads: int, seed: int) -> Iterator[Space]:
+def random_spaces(target: CpuTarget, threads: int, seed: int) -> Iterator[Space]:
     """Spaces of tasks that all differ."""
     known: set[str] = set()
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def batched(candidates: list[Candidate], count: int) -> Iterator[list[Candidate]
 
 
 def check(
-    task: Task, candidates: list[Candidate], threads: int, target: Target,
+    task: Task, candidates: list[Candidate], threads: int, target: CpuTarget,
     first: Measurer, second: Measurer, outcomes: Counter[str],
 ) -> int:  # fmt: skip
     """How many wrong results were accepted."""

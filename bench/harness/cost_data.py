@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.report import say
 from whet.api.tuning import weighted_tasks
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.db.store import Database
 from whet.frontend.onnx import import_model
@@ -72,7 +72,7 @@ def model_files(folder: Path, given: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def subjects_of(
-    files: Sequence[tuple[str, Path]], target: Target, threads: int, most: int
+    files: Sequence[tuple[str, Path]], target: CpuTarget, threads: int, most: int
 ) -> list[Subject]:  # fmt: skip
     """Up to so many tasks of the models that can be measured well, in an order that mixes them."""
     tasks: dict[str, tuple[str, Task]] = {}
@@ -91,7 +91,7 @@ def subjects_of(
     return found
 
 
-def make_subject(name: str, task: Task, target: Target, threads: int) -> Subject:
+def make_subject(name: str, task: Task, target: CpuTarget, threads: int) -> Subject:
     batches = []
     for sketch in SKETCHES.values():
         form = sketch.fits(task)

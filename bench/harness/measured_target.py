@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whet.core.config import process_config
-from whet.core.target import HERE, Target, named_target
+from whet.core.cpu import HERE, CpuTarget, named_target
 
 
-def measured_target() -> Target:
+def measured_target() -> CpuTarget:
     return named_target(process_config().target or HERE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.db.record import Record, holes_text
 from whet.db.store import Database
 from whet.measure.measurer import Measurer
@@ -35,7 +35,7 @@ class Replay:
         """From now on, measure for so many seconds; after that only replay."""
         self.end = time.monotonic() + seconds
 
-    def records(self, task: Task, target: Target, threads: int) -> dict[tuple[str, str], Record]:
+    def records(self, task: Task, target: CpuTarget, threads: int) -> dict[tuple[str, str], Record]:
         """What is known about a task, by sketch and holes."""
         place = (task.key, target.key, threads)
         if place not in self._tasks:
@@ -44,7 +44,7 @@ class Replay:
         return self._tasks[place]
 
     def measure(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> list[Measured]:
         known = self.records(task, target, threads)
         keys = [(c.sketch, holes_text(c.holes)) for c in candidates]
@@ -63,19 +63,19 @@ class Replay:
         ]
 
     def trials(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> Iterator[Measured]:
         return iter(self.measure(task, candidates, threads, target))
 
     def compare(
         self, task: Task, candidate: Candidate, incumbent: Candidate, threads: int,
-        target: Target, seconds: float = 0.0,
+        target: CpuTarget, seconds: float = 0.0,
     ) -> Comparison:  # fmt: skip
         """By what is recorded: nothing runs."""
         a, b = (m.seconds for m in self.measure(task, [candidate, incumbent], threads, target))
         return Comparison(a < b, a / b, a / b, a / b)
 
-    def best(self, task: Task, target: Target, threads: int) -> float:
+    def best(self, task: Task, target: CpuTarget, threads: int) -> float:
         """The shortest time that is known of a task."""
         found = [r.seconds for r in self.records(task, target, threads).values()]
         return min((s for s in found if s is not None), default=float("inf"))

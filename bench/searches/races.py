@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.replay import Replay
 from whet.api.tuning import weighted_tasks
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
 from whet.tune.policies import Known, Policy
@@ -35,7 +35,7 @@ MOST_SEEDS = 3
 class Machine:
     """What is measured on."""
 
-    target: Target
+    target: CpuTarget
     threads: int
 
 

@@ -12,9 +12,9 @@ import pytest
 import whet
 from tests.targets import FOREIGN, LEVELS
 from whet.api.engine import Native, default_engine
+from whet.core.cpu import HERE
 from whet.core.dtypes import bf16, f32
 from whet.core.errors import ArtifactError, UsageError
-from whet.core.target import HERE
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph

@@ -22,8 +22,8 @@ from searches.races import (
     trials_by,
     trials_to,
 )
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.outcomes import Outcome
-from whet.core.target import PRESETS, Target
 from whet.db.store import Database
 from whet.measure.results import Candidate, Measured
 from whet.tasks.task import Task
@@ -42,7 +42,7 @@ class Counting:
         self.asked = 0
 
     def measure(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> list[Measured]:
         self.asked += len(candidates)
         return [

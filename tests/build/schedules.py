@@ -9,8 +9,8 @@ import numpy as np
 from tests.build.comparing import NO_CACHE, TARGET, guarded_results
 from tests.build.random_graphs import random_graph
 from whet.build.native import build
+from whet.core.cpu import CpuTarget
 from whet.core.errors import NoCodeError, ScheduleError
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
@@ -31,7 +31,7 @@ class RandomSchedule:
         self,
         rng: np.random.Generator,
         threads: int,
-        target: Target = TARGET,
+        target: CpuTarget = TARGET,
         *,
         every: bool = False,
     ) -> None:

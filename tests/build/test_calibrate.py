@@ -22,15 +22,8 @@ from whet.codegen.llvm.probecode import CHAINS, STREAMS
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.constants import CONSTANTS
+from whet.core.cpu import PRESETS, CpuTarget, detect, find_target, host_target, target_from_json
 from whet.core.dtypes import f32
-from whet.core.target import (
-    PRESETS,
-    Target,
-    detect,
-    find_target,
-    host_target,
-    target_from_json,
-)
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.cost.rates import rates_of
@@ -230,11 +223,11 @@ def test_a_busy_machine_is_measured_longer(
 
 # --------------------------------------------------------------------------------------- targets
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[CpuTarget]:
     """The targets that were measured, which takes no time here."""
-    found: list[Target] = []
+    found: list[CpuTarget] = []
 
-    def calibrate(target: Target, cache: FileCache) -> dict[str, float]:
+    def calibrate(target: CpuTarget, cache: FileCache) -> dict[str, float]:
         found.append(target)
         return constants_from(PLAUSIBLE)
 
@@ -242,7 +235,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
     return found
 
 
-def test_a_machine_is_measured_once(measured: list[Target], cache: FileCache) -> None:
+def test_a_machine_is_measured_once(measured: list[CpuTarget], cache: FileCache) -> None:
     notes: list[str] = []
     first = calibrated_target(host_target(cache), cache, notes.append)
     again = calibrated_target(host_target(cache), cache, notes.append)
@@ -258,7 +251,7 @@ def test_what_another_process_stored_meanwhile_counts(
 ) -> None:
     others = HOST.calibrated(**constants_from({**PLAUSIBLE, "cycles_per_ns": 0.5}))
 
-    def calibrate(target: Target, cache: FileCache) -> dict[str, float]:
+    def calibrate(target: CpuTarget, cache: FileCache) -> dict[str, float]:
         calibration.remember(others, cache)
         return constants_from(PLAUSIBLE)
 
@@ -267,7 +260,7 @@ def test_what_another_process_stored_meanwhile_counts(
 
 
 def test_a_calibration_that_lacks_a_constant_is_repeated(
-    measured: list[Target], cache: FileCache
+    measured: list[CpuTarget], cache: FileCache
 ) -> None:
     calibration.remember(HOST.calibrated(cycles_per_ns=3.0), cache)
     assert calibrated_target(host_target(cache), cache).constant("cycles_per_ns") == 4.0
@@ -275,7 +268,7 @@ def test_a_calibration_that_lacks_a_constant_is_repeated(
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=list(PRESETS))
 def test_typical_machines_are_never_measured(
-    measured: list[Target], cache: FileCache, preset: Target
+    measured: list[CpuTarget], cache: FileCache, preset: CpuTarget
 ) -> None:
     assert calibrated_target(preset, cache) is preset
     assert not measured
@@ -283,7 +276,7 @@ def test_typical_machines_are_never_measured(
 
 @pytest.mark.parametrize("name", LEVELS)
 def test_this_machine_held_back_is_measured_apart(
-    name: str, measured: list[Target], cache: FileCache
+    name: str, measured: list[CpuTarget], cache: FileCache
 ) -> None:
     notes: list[str] = []
     calibration.remember(HOST.calibrated(cycles_per_ns=1.0), cache)
@@ -297,7 +290,7 @@ def test_this_machine_held_back_is_measured_apart(
         assert host_target(cache).constant("cycles_per_ns") == 1.0
 
 
-def test_nothing_is_measured_that_cannot_be_kept(measured: list[Target]) -> None:
+def test_nothing_is_measured_that_cannot_be_kept(measured: list[CpuTarget]) -> None:
     assert calibrated_target(HOST, NO_CACHE) is HOST
     assert calibrated_target(HOST, FileCache(CacheConfig(dir=None))) is HOST
     assert not measured
@@ -305,7 +298,7 @@ def test_nothing_is_measured_that_cannot_be_kept(measured: list[Target]) -> None
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_knob_decides(
-    wanted: bool, measured: list[Target], cache: FileCache, monkeypatch: pytest.MonkeyPatch
+    wanted: bool, measured: list[CpuTarget], cache: FileCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes: list[str] = []
     calibration.remember(HOST.calibrated(cycles_per_ns=1.0), cache)
@@ -349,7 +342,7 @@ TASKS = {
 }
 
 
-def price(name: str, target: Target) -> float:
+def price(name: str, target: CpuTarget) -> float:
     task, threads = TASKS[name]
     return default_choice(task, target, threads).nanoseconds
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings, strategies as st
 
 from tests.build.comparing import check_native, plan_of
 from whet.build.tasks import graph_steps
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.core.types import Shape, TensorType
 from whet.graph.graph import Graph, apply, make_constant, make_input
 from whet.ops import REGISTRY

@@ -15,9 +15,9 @@ from tests.build.comparing import NO_CACHE, guarded_results, sample_graph
 from tests.ops.test_properties import check_same
 from tests.targets import LEVELS
 from whet.build.native import build
+from whet.core.cpu import named_target
 from whet.core.dtypes import DType, bf16, f16, f32, i8
 from whet.core.errors import WhetError
-from whet.core.target import named_target
 from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret

@@ -15,7 +15,7 @@ from whet.cli import target as command
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.constants import CONSTANTS
-from whet.core.target import PRESETS, Target, detect, host_target
+from whet.core.cpu import PRESETS, CpuTarget, detect, host_target
 
 Whet = Callable[..., Any]
 
@@ -51,7 +51,7 @@ def test_measuring_replaces_what_was_measured(
 ) -> None:
     clocks = iter([2.0, 5.0])
 
-    def measure(target: Target, cache: FileCache) -> dict[str, float]:
+    def measure(target: CpuTarget, cache: FileCache) -> dict[str, float]:
         return {name: c.default for name, c in CONSTANTS.items()} | {"cycles_per_ns": next(clocks)}
 
     monkeypatch.setattr(calibrate, "calibrate", measure)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.targets import FOREIGN, LEVELS
-from whet.core.target import named_target
+from whet.core.cpu import named_target
 from whet.db.store import Database
 
 Whet = Callable[..., Any]

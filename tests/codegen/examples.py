@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whet.build.kernels import Schedule
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import DType, bf16, f16, f32, f64, i8, i32, i64, u8
-from whet.core.target import Target
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Input, Value
@@ -75,7 +75,7 @@ class Drawing:
         return value
 
 
-def sketch_first(target: Target, name: str = "") -> Schedule:
+def sketch_first(target: CpuTarget, name: str = "") -> Schedule:
     """The default schedule, except that a sketch of the given name wins where it fits."""
 
     def schedule(task: Task, symbol: str) -> Kernel:

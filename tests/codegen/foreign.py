@@ -23,7 +23,7 @@ from whet.build.segment import ENTRY
 from whet.codegen.llvm.compile import ObjectJob, emit_assembly
 from whet.codegen.llvm.serial import SERIAL_POOL
 from whet.codegen.llvm.support import has_code
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
@@ -53,7 +53,7 @@ class ForeignBuild:
     """A graph that is one native segment, as objects for the target."""
 
     graph: Graph
-    target: Target
+    target: CpuTarget
     image: SegmentImage
     kernels: tuple[NativeKernel, ...]
 
@@ -131,7 +131,7 @@ def _start_ir(table: int, pointers: int, linux: int, outputs: Sequence[tuple[int
     ])  # fmt: skip
 
 
-def compile_for(graph: Graph, target: Target, schedule: Schedule) -> ForeignBuild:
+def compile_for(graph: Graph, target: CpuTarget, schedule: Schedule) -> ForeignBuild:
     """The graph compiled for the target, to run on one thread."""
     maker = KernelMaker(target, schedule)
     plan = plan_graph(expand_composites(graph), AnalyticPrice(target, 1, "real"), has_code)
@@ -142,6 +142,6 @@ def compile_for(graph: Graph, target: Target, schedule: Schedule) -> ForeignBuil
     return ForeignBuild(graph, target, image, tuple(maker.made.values()))
 
 
-def assembly(ir: str, target: Target) -> str:
+def assembly(ir: str, target: CpuTarget) -> str:
     features = ",".join(f"+{f}" for f in target.features)
     return emit_assembly(ObjectJob(ir, target.triple, target.cpu, features))

@@ -14,7 +14,7 @@ from whet.codegen.llvm.compile import Library
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.program import Program
 
@@ -24,7 +24,7 @@ def run_native(
     arrays: Sequence[Array],
     *,
     checked: bool = False,
-    target: Target | None = None,
+    target: CpuTarget | None = None,
     portable: bool = False,
 ) -> list[Array]:
     """The outputs of the program; memory is filled with ones in all bits before.

@@ -18,7 +18,7 @@ from tests.codegen.loops import busiest_loop
 from tests.ops.test_properties import check_same
 from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
-from whet.core.target import PRESETS
+from whet.core.cpu import PRESETS
 from whet.graph.interpret import interpret
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.space.registry import find_sketch

@@ -17,10 +17,10 @@ from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.linking import unknown_symbols
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.support import DTYPES
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import DType, bf16, f16, f32, parse_dtype
 from whet.core.errors import NoCodeError, WhetError
 from whet.core.foreign import missing_here
-from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.expr import Expr, Var, as_expr, binary, call, cast, select
 from whet.ir.functions import FUNCTIONS, INFIX
@@ -84,7 +84,7 @@ def transposed(dtype: DType, n: int) -> Program:
 
 @pytest.mark.parametrize("name", ["f64", "f32", "f16", "bf16", "i64", "u64", "i32", "u8", "bool"])
 @pytest.mark.parametrize("target", TARGETS, ids=TARGET_NAMES)
-def test_nothing_is_called_that_does_not_exist(target: Target, name: str) -> None:
+def test_nothing_is_called_that_does_not_exist(target: CpuTarget, name: str) -> None:
     module, refused = Module(target), []
     for program in programs(parse_dtype(name)):
         try:
@@ -110,7 +110,7 @@ def test_what_is_no_object_is_not_loaded(damage: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------------- numbers
-def converted(values: Array, source: DType, dtype: DType, target: Target, kind: str) -> Array:
+def converted(values: Array, source: DType, dtype: DType, target: CpuTarget, kind: str) -> Array:
     """The values by native code, in vectors of eight or one by one."""
     a, b = Buffer("a", (values.size,), source), Buffer("b", (values.size,), dtype)
     at = i * 8 + j
@@ -132,7 +132,7 @@ def same_bits(got: Array, expected: Array) -> None:
 @here
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 @pytest.mark.parametrize("kind", ["vector", "serial"])
-def test_every_half_is_widened(dtype: DType, kind: str, target: Target) -> None:
+def test_every_half_is_widened(dtype: DType, kind: str, target: CpuTarget) -> None:
     values = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
     with np.errstate(invalid="ignore"):
         same_bits(converted(values, dtype, f32, target, kind), values.astype(np.float32))
@@ -141,7 +141,9 @@ def test_every_half_is_widened(dtype: DType, kind: str, target: Target) -> None:
 @here
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 @pytest.mark.parametrize("kind", ["vector", "serial"])
-def test_numbers_are_rounded_to_the_nearest_half(dtype: DType, kind: str, target: Target) -> None:
+def test_numbers_are_rounded_to_the_nearest_half(
+    dtype: DType, kind: str, target: CpuTarget
+) -> None:
     """Each half, what lies in the middle between two, and their neighbours; then any bits."""
     with np.errstate(all="ignore"):
         halves = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy).astype(np.float64)
@@ -158,7 +160,7 @@ def test_numbers_are_rounded_to_the_nearest_half(dtype: DType, kind: str, target
 @here
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 @pytest.mark.parametrize("n", [4, 8])
-def test_halves_are_moved_as_they_are(dtype: DType, n: int, target: Target) -> None:
+def test_halves_are_moved_as_they_are(dtype: DType, n: int, target: CpuTarget) -> None:
     """Also those that are no numbers; without code of the type's own for it."""
     values = np.random.default_rng(0).integers(0, 1 << 16, (n, n), dtype=np.uint16)
     values[0, :2] = 0x7F81, 0x7C01  # signalling NaNs

@@ -11,9 +11,9 @@ from tests.codegen.foreign import compile_for
 from tests.codegen.loops import busiest_loop
 from tests.ops.test_properties import check_same
 from whet.build.native import NO_CACHE, build
+from whet.core.cpu import PRESETS, CpuTarget, named_target
 from whet.core.dtypes import f32, i32
 from whet.core.foreign import missing_here
-from whet.core.target import PRESETS, Target, named_target
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
@@ -36,7 +36,7 @@ OLD, NARROW, WIDE = (PRESETS[f"x86-64-v{n}"] for n in (2, 3, 4))
         ("convolution", WIDE, "%ymm"),
     ],
 )
-def test_products_use_the_registers_that_fill(name: str, target: Target, register: str) -> None:
+def test_products_use_the_registers_that_fill(name: str, target: CpuTarget, register: str) -> None:
     graph, _ = make_example(name)
     loop = busiest_loop(compile_for(graph, target, sketch_first(target)).assembly(), "vfmadd")
     fused = [line for line in loop if line.startswith("vfmadd")]
@@ -47,7 +47,7 @@ def test_products_use_the_registers_that_fill(name: str, target: Target, registe
 
 @pytest.mark.parametrize("name", ["softmax", "functions", "layer_norm"])
 @pytest.mark.parametrize("target", [OLD, NARROW, WIDE], ids=lambda t: t.name)
-def test_registers_of_other_levels_are_not_used(name: str, target: Target) -> None:
+def test_registers_of_other_levels_are_not_used(name: str, target: CpuTarget) -> None:
     graph, _ = make_example(name)
     text = compile_for(graph, target, sketch_first(target)).assembly()
     assert ("%zmm" in text) == (target is WIDE)
@@ -59,7 +59,7 @@ def test_registers_of_other_levels_are_not_used(name: str, target: Target) -> No
 # ------------------------------------------------------------------------------------ results
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("target", [OLD, NARROW, WIDE], ids=lambda t: t.name)
-def test_results_are_those_of_the_interpreter(name: str, target: Target) -> None:
+def test_results_are_those_of_the_interpreter(name: str, target: CpuTarget) -> None:
     if missing_here(target):
         pytest.skip(f"this machine is no {target.name}")
     graph, arrays = make_example(name)

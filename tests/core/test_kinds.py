@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from whet.core.constants import CONSTANTS
+from whet.core.cpu import PRESETS
 from whet.core.kinds import KINDS, SHARED, Kind, nearest_kind
-from whet.core.target import PRESETS
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,9 @@ from whet.core import foreign
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.containers import usable_memory, usable_processors, within_quota
-from whet.core.errors import UsageError, WhetError
-from whet.core.foreign import missing_here, require_here
-from whet.core.host import Host, read_host
-from whet.core.target import (
+from whet.core.cpu import (
     PRESETS,
-    Target,
+    CpuTarget,
     detect,
     find_target,
     host_target,
@@ -27,6 +24,9 @@ from whet.core.target import (
     remember,
     target_from_json,
 )
+from whet.core.errors import UsageError, WhetError
+from whet.core.foreign import missing_here, require_here
+from whet.core.host import Host, read_host
 
 AVX2 = "sse sse2 pni ssse3 sse4_1 sse4_2 popcnt avx f16c fma avx2 bmi1 bmi2 abm movbe"
 AVX512 = f"{AVX2} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
@@ -246,7 +246,7 @@ def test_measured_constants_are_remembered(cache: FileCache) -> None:
 
 
 def test_a_damaged_description_is_detected_anew(cache: FileCache) -> None:
-    target: Target = host_target(cache, HOST)
+    target: CpuTarget = host_target(cache, HOST)
     cache.put("target", target.key, b'{"from": "another version"}')
     assert host_target(cache, HOST) == target
     (cache.config.dir / "target" / target.key).write_bytes(b"garbage")

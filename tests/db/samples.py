@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whet.core.cpu import PRESETS
 from whet.core.outcomes import Outcome
-from whet.core.target import PRESETS
 from whet.db.record import Record, Workload
 
 TARGET = PRESETS["x86-64-v3"]

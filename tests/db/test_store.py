@@ -19,9 +19,9 @@ import pytest
 
 from tests.db.samples import TARGET, WORKLOAD, record
 from tests.db.writer import PER_TRANSACTION
+from whet.core.cpu import PRESETS
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
-from whet.core.target import PRESETS
 from whet.db import connection, schema
 from whet.db.record import Workload
 from whet.db.store import Database

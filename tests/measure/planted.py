@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from tests.targets import HOST
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import bool_, f32
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.expr import Var, call, const
 from whet.ir.program import Allocate, Buffer, Loop, Program, Stmt, Store, While
@@ -18,7 +17,7 @@ from whet.ir.tensor import Compute, Placeholder, Tensor, compute, reduce_axis, s
 from whet.ops.base import Numeric
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.space.registry import SKETCHES, add_sketch
-from whet.schedule.space.sketch import Population
+from whet.schedule.space.sketch import Population, Sketch
 from whet.tasks.task import Task
 
 TARGET = HOST
@@ -46,19 +45,19 @@ def task_of(inputs: tuple[Tensor, ...], y: Compute, constants: frozenset[Tensor]
 
 
 @dataclass(frozen=True)
-class Planted:
+class Planted(Sketch[Task, CpuTarget]):
     """Kernels of `double_task`, each with a fault of its own; holes choose which."""
 
-    name: ClassVar[str] = "planted"
-    numeric: ClassVar[Numeric] = "exact"
+    name: str = "planted"
+    numeric: Numeric = "exact"
 
     def fits(self, task: Task) -> Task | None:
         return task if len(task.inputs) == 1 else None
 
-    def space(self, form: Task, target: Target, threads: int) -> Population:
+    def space(self, form: Task, target: CpuTarget, threads: int) -> Population:
         return {"fault": np.arange(len(FAULTS))}
 
-    def costs(self, form: Task, target: Target, threads: int, population: Population) -> Array:
+    def costs(self, form: Task, target: CpuTarget, threads: int, population: Population) -> Array:
         return np.full(len(population["fault"]), 1e12)
 
     def lower(self, form: Task, holes: Mapping[str, int], name: str) -> Kernel:
@@ -138,4 +137,4 @@ def plant() -> None:
 
 
 def uproot() -> None:
-    SKETCHES.pop(Planted.name, None)
+    SKETCHES.added.pop(Planted.name, None)

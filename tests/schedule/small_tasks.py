@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.build.guard_pages import GuardedMemory
 from tests.schedule.windows import native
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import DType, f32, i64
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.evaluate import evaluate
 from whet.ir.expr import Axis, Expr, call, const
@@ -183,7 +183,7 @@ def check_kernel(kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array]) -> 
 
 
 def check_native(
-    kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array], t: Target, *, at_end: bool = True
+    kernel: Kernel, task: Task, arrays: Mapping[Tensor, Array], t: CpuTarget, *, at_end: bool = True
 ) -> None:
     """The kernel, run natively between forbidden pages, gives what the task means."""
     memory = GuardedMemory(at_end=at_end)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.ir.expr import Expr, call
 from whet.ir.program import Allocate, Loop, Program, Stmt
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_

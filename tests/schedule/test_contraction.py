@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 from tests.schedule.small_tasks import arrays_for, check_native, make_task, matmul_relu
 from tests.schedule.windows import Windows, relative_error
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32, i32
-from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.program import Loop

@@ -18,9 +18,9 @@ from tests.schedule.small_tasks import (
     matmul_relu,
 )
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.core.errors import ScheduleError, WhetError
-from whet.core.target import PRESETS
 from whet.ir.expr import call, const, select
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.derive.generate import sketches

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task, some_rows
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice

@@ -7,8 +7,8 @@ import pytest
 
 from tests.schedule.small_tasks import TASKS, make_task
 from tests.schedule.windows import Windows
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
 from whet.schedule.space.nests import MARKS, Statement, program_nests
 from whet.schedule.space.registry import SKETCHES

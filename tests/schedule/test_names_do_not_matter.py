@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.build.comparing import plan_of
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Node, Value

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.schedule.windows import Windows, relative_error
 from tests.targets import HOST
-from whet.core.target import PRESETS
+from whet.core.cpu import PRESETS
 from whet.ir.expr import Axis, Var
 from whet.schedule.families.contraction.halo import least_needed, part_needed, span
 from whet.schedule.families.contraction.lower import lower_contraction

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from tests.schedule.small_tasks import arrays_for, check_native, make_task, some_rows
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.ir.expr import Read, call
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, subexpressions, sum_
 from whet.schedule.algorithms.parts import SHORTEST_PART, InParts, numbers_of_parts, reduced_order

@@ -15,8 +15,8 @@ from tests.schedule.small_tasks import (
 )
 from tests.schedule.test_staged import depthwise
 from tests.targets import HOST
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import DType, f32, f64, i32
-from whet.core.target import PRESETS, Target
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.families.planar.match import Planar, PlanarTiling, find_planar, lower_planar
@@ -26,7 +26,7 @@ SIZES = st.tuples(st.integers(1, 20), st.integers(2, 70))
 EDGES = st.tuples(st.integers(0, 3), st.integers(0, 3))
 
 
-def some_candidates(form: Planar, target: Target, seed: int, count: int) -> list[PlanarTiling]:
+def some_candidates(form: Planar, target: CpuTarget, seed: int, count: int) -> list[PlanarTiling]:
     holes = planar_holes(form, target, 2)
     assert (planar_costs(form, target, 2, holes) > 0).all()
     return [PlanarTiling(**row) for row in some_rows(holes, seed, count)]
@@ -139,7 +139,7 @@ def test_sums_of_other_types(dtype: DType, step: int) -> None:
 
 
 @pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.name)
-def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
+def test_every_target_has_candidates_that_mean_the_task(target: CpuTarget) -> None:
     """By definition, since the machine may be another one."""
     task = depthwise(1, (4, 7), 3, 2, 1, 1)
     form = find_planar(task)

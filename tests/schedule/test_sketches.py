@@ -16,9 +16,9 @@ from tests.schedule.small_tasks import (
     matmul,
 )
 from tests.targets import HOST
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import f32
 from whet.core.errors import NoCodeError, WhetError
-from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice, default_kernel
@@ -103,7 +103,7 @@ def test_a_sketch_from_outside_competes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SKETCHES, "added", {})
 
     @sketch
-    class Free(Sketch[Task]):
+    class Free(Sketch[Task, CpuTarget]):
         """The naive program, at a price that nobody beats."""
 
         name = "free"
@@ -112,10 +112,12 @@ def test_a_sketch_from_outside_competes(monkeypatch: pytest.MonkeyPatch) -> None
         def fits(self, task: Task) -> Task:
             return task
 
-        def space(self, form: Task, target: Target, threads: int) -> Population:
+        def space(self, form: Task, target: CpuTarget, threads: int) -> Population:
             return {"size": np.array([1, 2, 4])}
 
-        def costs(self, form: Task, target: Target, threads: int, population: Population) -> Array:
+        def costs(
+            self, form: Task, target: CpuTarget, threads: int, population: Population
+        ) -> Array:
             return 1.0 / population["size"]
 
         def lower(self, form: Task, holes: Mapping[str, int], name: str) -> Kernel:
@@ -141,6 +143,6 @@ def tasks_by_sketch() -> dict[str, Task]:
 
 @pytest.mark.parametrize("name", sorted(tasks_by_sketch()))
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
-def test_structures_find_their_sketch(name: str, target: Target) -> None:
+def test_structures_find_their_sketch(name: str, target: CpuTarget) -> None:
     """Lanes run along what is contiguous: in the row that is summed, or across the sums."""
     assert default_choice(tasks_by_sketch()[name], target, 1).sketch.name == name

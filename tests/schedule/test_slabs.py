@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings, strategies as st
 from tests.schedule.small_tasks import arrays_for, check_native, make_task
 from tests.schedule.test_family_nests import shape_of
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.core.types import Shape
 from whet.ir.expr import call
 from whet.ir.program import SCRATCH_LIMIT_BYTES

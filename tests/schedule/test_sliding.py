@@ -16,8 +16,8 @@ from tests.schedule.small_tasks import (
 )
 from tests.schedule.windows import Windows, native, relative_error
 from tests.targets import HOST
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import DType, f32, f64, i32, u8
-from whet.core.target import PRESETS, Target
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Axis, Expr, select
 from whet.ir.tensor import compute, guarded_read, placeholder, reduce_axis, sum_
@@ -33,7 +33,7 @@ from whet.schedule.families.sliding.price import sliding_costs, sliding_holes
 from whet.tasks.task import Task
 
 
-def some_candidates(task: Task, target: Target, seed: int, count: int) -> list[SlidingTiling]:
+def some_candidates(task: Task, target: CpuTarget, seed: int, count: int) -> list[SlidingTiling]:
     form = find_sliding(task)
     assert form is not None
     holes = sliding_holes(form, target, 2)
@@ -124,7 +124,7 @@ def test_sums_of_other_types(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.name)
-def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
+def test_every_target_has_candidates_that_mean_the_task(target: CpuTarget) -> None:
     """By definition, since the machine may be another one."""
     task = largest((7, 7, 9), (3, 3), 2, (1, 1), channels=2)
     form = find_sliding(task)

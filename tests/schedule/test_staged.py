@@ -14,8 +14,8 @@ from tests.schedule.small_tasks import (
     some_rows,
 )
 from tests.targets import HOST
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import DType, f32, f64
-from whet.core.target import PRESETS, Target
 from whet.ir.expr import call
 from whet.ir.tensor import Compute, compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
@@ -46,7 +46,7 @@ def windows_of_a_sum(columns: int) -> Task:
     return make_task(compute((3, columns), lambda i, j: sum_(x[i, j + q] + z[j + q], q), "y"))
 
 
-def some_candidates(form: Staged, target: Target, seed: int, count: int) -> list[StagedTiling]:
+def some_candidates(form: Staged, target: CpuTarget, seed: int, count: int) -> list[StagedTiling]:
     holes = staged_holes(form, target, 2)
     assert (staged_costs(form, target, 2, holes) > 0).all()
     return [StagedTiling(**row) for row in some_rows(holes, seed, count)]
@@ -94,7 +94,7 @@ def test_what_is_outside_need_not_be_zero(
 
 
 @pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.name)
-def test_every_target_has_candidates_that_mean_the_task(target: Target) -> None:
+def test_every_target_has_candidates_that_mean_the_task(target: CpuTarget) -> None:
     """By definition, since the machine may be another one."""
     task = depthwise(1, (4, 7), 3, 2, 1, 1)
     form = find_staged(task)

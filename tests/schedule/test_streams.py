@@ -16,8 +16,8 @@ from tests.schedule.windows import native
 from tests.targets import HOST
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import DType, f32, f64, i8
-from whet.core.target import PRESETS
 from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.tensor import compute, placeholder

@@ -15,8 +15,8 @@ from tests.schedule.small_tasks import (
     matmul,
 )
 from tests.targets import HOST
+from whet.core.cpu import PRESETS
 from whet.core.errors import ScheduleError
-from whet.core.target import PRESETS
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import choices
 from whet.schedule.space.trace import Hole, Step, Trace, replay, replay_kernel, trace_of

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings, strategies as st
 
 from tests.schedule.windows import Windows, relative_error
 from tests.targets import HOST
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import f32
 from whet.core.errors import WhetError
-from whet.core.target import PRESETS, Target
 from whet.core.types import Array
 from whet.ir.interpreter import run
 from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
@@ -320,7 +320,7 @@ PRECISE = [
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
 @pytest.mark.parametrize(("case", "m"), PRECISE, ids=[f"taps{c.taps}-m{m}" for c, m in PRECISE])
 def test_the_error_is_at_most_twice_that_of_direct_sums(
-    case: Windows, m: int, target: Target
+    case: Windows, m: int, target: CpuTarget
 ) -> None:
     c, w = find_contraction(case.task), find_winograd(case.task)
     assert c is not None
@@ -358,7 +358,7 @@ def test_transforms_that_lose_too_much_are_not_offered(m: int, taps: list[int], 
     ("channels", "size", "sizes"), [(64, 56, {4}), (128, 28, {4}), (512, 7, {2, 3})]
 )
 def test_tile_sizes_follow_the_price_of_weights(
-    target: Target, channels: int, size: int, sizes: set[int]
+    target: CpuTarget, channels: int, size: int, sizes: set[int]
 ) -> None:
     case = Windows((size, size), channels, channels)
     w, c = find_winograd(case.task), find_contraction(case.task)

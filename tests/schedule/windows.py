@@ -15,8 +15,8 @@ from whet.codegen.llvm.compile import Library, emit_object
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import f32
-from whet.core.target import Target
 from whet.core.types import Array, Shape, TensorType
 from whet.ir.expr import call
 from whet.ir.program import Buffer
@@ -127,7 +127,7 @@ class Windows:
         column = bias.reshape(-1, *(1,) * len(self.spatial))
         return np.asarray(np.maximum(y + column + residual, 0))
 
-    def run(self, kernel: Kernel, target: Target, *, at_end: bool = True) -> Array:
+    def run(self, kernel: Kernel, target: CpuTarget, *, at_end: bool = True) -> Array:
         """The output of the kernel, all memory between forbidden pages."""
         bound = self.bind(kernel, native(kernel, target), GuardedMemory(at_end=at_end))
         bound.call()
@@ -181,7 +181,7 @@ class Bound:
         self.function(self.addresses.ctypes.data)
 
 
-def native(kernel: Kernel, target: Target, pool: Mapping[str, int] | None = None) -> Library:
+def native(kernel: Kernel, target: CpuTarget, pool: Mapping[str, int] | None = None) -> Library:
     """The machine code of a kernel, on the threads of the pool or on one."""
     module = Module(target)
     emit_program(kernel.program, module)

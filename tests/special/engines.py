@@ -8,8 +8,8 @@ import pytest
 
 from tests.targets import HOST, LEVELS
 from whet.build.native import NO_CACHE, build
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import DType, bf16, bool_, dtype_of, f16, f32, f64
-from whet.core.target import PRESETS, Target
 from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph, apply, make_input
 from whet.graph.interpret import interpret
@@ -73,7 +73,7 @@ def graph_of(op: Op, *types: TensorType) -> Graph:
 class Both:
     """A graph in both engines."""
 
-    def __init__(self, graph: Graph, target: Target, numerics: Numeric = "exact") -> None:
+    def __init__(self, graph: Graph, target: CpuTarget, numerics: Numeric = "exact") -> None:
         self.graph = graph
         self.native = build(graph, target, 1, NO_CACHE, numerics=numerics)
 
@@ -85,7 +85,7 @@ class Both:
         return [(a, np.asarray(b)) for a, b in zip(got, want, strict=True)]
 
 
-def both(graph: Graph, arrays: list[Array], target: Target) -> list[tuple[Array, Array]]:
+def both(graph: Graph, arrays: list[Array], target: CpuTarget) -> list[tuple[Array, Array]]:
     """Each output as native code and as the interpreter gives it."""
     return Both(graph, target)(*arrays)
 

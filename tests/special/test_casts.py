@@ -8,6 +8,7 @@ import pytest
 from tests.codegen.running import run_native
 from tests.special.engines import assert_agree, both, graph_of, on_every_target, special
 from whet.core.conversion import convert_array
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import (
     INTEGERS,
     DType,
@@ -27,7 +28,6 @@ from whet.core.dtypes import (
     u32,
     u64,
 )
-from whet.core.target import Target
 from whet.core.types import TensorType
 from whet.ir.expr import Var, as_expr, call, cast
 from whet.ir.program import Buffer, Loop, Program, Store
@@ -39,7 +39,7 @@ SHAPE = (3, 79)
 
 @on_every_target
 @pytest.mark.parametrize("source", [f32, f64, f16, bf16, i64, u64, i8], ids=str)
-def test_engines_agree(source: DType, target: Target) -> None:
+def test_engines_agree(source: DType, target: CpuTarget) -> None:
     x = np.resize(special(source), SHAPE)
     for to in (*INTEGERS, bool_, f32, f64, f16, bf16):
         if to == source:
@@ -92,7 +92,7 @@ def test_code_for_other_processors(dtype: DType, source: DType) -> None:
 
 
 @on_every_target
-def test_quantization_limits_its_results(target: Target) -> None:
+def test_quantization_limits_its_results(target: CpuTarget) -> None:
     x = np.resize(np.array([NAN, INF, -INF, 1e30, -1e30, 200.4, 0.5, 1.5], np.float32), SHAPE)
     one = np.array(1, np.float32)
     for dtype, expected in ((u8, [0, 255, 0, 255, 0, 203, 3, 5]),

@@ -18,8 +18,8 @@ from tests.special.engines import (
     special,
 )
 from tests.targets import HOST
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import DType, bf16, bool_, dtype_of, f16, f32, f64, i8, i32, i64, u8, u64
-from whet.core.target import Target
 from whet.core.types import Array, TensorType, type_of
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
@@ -53,7 +53,7 @@ def operands(dtypes: tuple[DType, ...]) -> list[Array]:
 
 @on_every_target
 @pytest.mark.parametrize("name", OPERATORS)
-def test_engines_agree(name: str, target: Target) -> None:
+def test_engines_agree(name: str, target: CpuTarget) -> None:
     cls = REGISTRY[name]
     assert issubclass(cls, Elementwise)
     for dtype in DTYPES if target is HOST else FEW:
@@ -98,7 +98,7 @@ def test_engines_agree_about_constants(name: str, dtype: DType) -> None:
 
 
 # -------------------------------------------------------------------------- what the page says
-def values(name: str, *columns: list[float], target: Target, dtype: DType = f32) -> Array:
+def values(name: str, *columns: list[float], target: CpuTarget, dtype: DType = f32) -> Array:
     """The operator on columns of numbers as native code, in the middle of vectors and in tails."""
     arrays = [np.resize(np.array(c).astype(dtype.numpy), 37 * len(c)) for c in columns]
     types = (TensorType(arrays[0].shape, dtype),) * len(arrays)
@@ -135,7 +135,7 @@ NAN, INF = np.nan, np.inf
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_values(
-    name: str, columns: tuple[list[float], ...], expected: list[float], target: Target
+    name: str, columns: tuple[list[float], ...], expected: list[float], target: CpuTarget
 ) -> None:
     np.testing.assert_array_equal(
         values(name, *columns, target=target), np.array(expected, np.float32)
@@ -143,7 +143,7 @@ def test_values(
 
 
 @on_every_target
-def test_subnormals_are_kept(target: Target) -> None:
+def test_subnormals_are_kept(target: CpuTarget) -> None:
     tiny = np.float32(1e-40)
     got = values("add", [1e-40, 1e-45], [1e-40, 0], target=target)
     np.testing.assert_array_equal(got, np.array([tiny + tiny, 1e-45], np.float32))
@@ -160,7 +160,7 @@ def test_subnormals_are_kept(target: Target) -> None:
 
 @on_every_target
 @pytest.mark.parametrize("dtype", [i8, i32, i64], ids=str)
-def test_integers_wrap_around_and_never_trap(dtype: DType, target: Target) -> None:
+def test_integers_wrap_around_and_never_trap(dtype: DType, target: CpuTarget) -> None:
     info = np.iinfo(dtype.numpy)
     low, high = info.min, info.max
 

@@ -18,8 +18,8 @@ from tests.special.engines import on_every_target
 from tests.targets import HOST
 from whet.api.guarded import MESSAGE
 from whet.build.native import NO_CACHE, NativeExecutable, build
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import f32
-from whet.core.target import Target
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.export import export_model
@@ -77,7 +77,7 @@ def near(got: Array, want: Array) -> None:
 
 # -------------------------------------------------------------------------------- native code
 @on_every_target
-def test_real_numerics_spread_and_exact_ones_do_not(target: Target) -> None:
+def test_real_numerics_spread_and_exact_ones_do_not(target: CpuTarget) -> None:
     graph = layered()
 
     def run(numerics: Numeric, x: Array) -> Array:
@@ -91,12 +91,12 @@ def test_real_numerics_spread_and_exact_ones_do_not(target: Target) -> None:
             near(run("real", x), want)
 
 
-def guarded(target: Target, threads: int = 1) -> NativeExecutable:
+def guarded(target: CpuTarget, threads: int = 1) -> NativeExecutable:
     return build(layered(), target, threads, NO_CACHE, numerics="guarded")
 
 
 @on_every_target
-def test_guarded_kernels_tell_of_outliers_wherever_they_are(target: Target) -> None:
+def test_guarded_kernels_tell_of_outliers_wherever_they_are(target: CpuTarget) -> None:
     run = guarded(target)
     plain = build(layered(), target, 1, NO_CACHE)
     np.testing.assert_array_equal(run([image()])[0], plain([image()])[0])
@@ -130,7 +130,7 @@ def test_large_numbers_that_are_no_outliers_pass(threads: int) -> None:
     ],
     ids=["phases", "blocks", "dilated", "1-D", "3-D", "groups"],
 )
-def test_every_pixel_is_watched(case: Windows, block: int, target: Target) -> None:
+def test_every_pixel_is_watched(case: Windows, block: int, target: CpuTarget) -> None:
     w = find_winograd(dataclasses.replace(case.task, guarded=True))
     assert w is not None
     kernel = lower_winograd(w, WinogradTiling(2, 2, 1, 4, block), "k")

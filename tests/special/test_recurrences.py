@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.special.engines import both, graph_of, on_every_target
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array, type_of
 from whet.ops.recurrent import GRU, Recurrence
 
@@ -20,20 +20,20 @@ def parameters(recurrent_bias: float, weight: float) -> list[Array]:
     return [a.astype(np.float32) for a in (x, w, r, biases, h)]
 
 
-def agree(op: Recurrence, arrays: list[Array], target: Target) -> Array:
+def agree(op: Recurrence, arrays: list[Array], target: CpuTarget) -> Array:
     for got, want in (pairs := both(graph_of(op, *map(type_of, arrays)), arrays, target)):
         np.testing.assert_allclose(got, want, rtol=1e-5)
     return np.asarray(pairs[0][0])
 
 
 @on_every_target
-def test_what_is_added_late_is_not_added_early(target: Target) -> None:
+def test_what_is_added_late_is_not_added_early(target: CpuTarget) -> None:
     """The reset gate multiplies an infinite bias, which no zero may meet before."""
     op = GRU.with_defaults(linear_before_reset=True)
     assert np.isfinite(agree(op, parameters(INF, 0.5), target)).all()
 
 
 @on_every_target
-def test_an_infinite_candidate_is_not_taken_from_the_state(target: Target) -> None:
+def test_an_infinite_candidate_is_not_taken_from_the_state(target: CpuTarget) -> None:
     op = GRU(("sigmoid", "softplus"), (0.0, 0.0), (0.0, 0.0))
     assert (agree(op, parameters(0.0, INF), target)[0] == INF).all()

@@ -15,8 +15,8 @@ from tests.special.engines import (
     on_every_target,
     planted,
 )
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import DType, f32, f64, i32, i64, u8
-from whet.core.target import Target
 from whet.core.types import Array, TensorType, type_of
 from whet.ops.base import Op
 from whet.ops.pool import AvgPool, MaxPool, MaxPoolIndex
@@ -29,7 +29,7 @@ SHAPES = (((5, 67), 1), ((67, 37), 0), ((3, 33, 35), 1), ((2, 1000), 1), ((1000,
 """Lanes along the reduced axis and across it, whole vectors and tails, many terms and few."""
 
 
-def check(op: Op, dtype: DType, target: Target, *inputs: Array) -> None:
+def check(op: Op, dtype: DType, target: CpuTarget, *inputs: Array) -> None:
     run = Both(graph_of(op, TensorType(inputs[0].shape, dtype)), target)
     for x in inputs:
         for got, want in run(x):
@@ -40,7 +40,7 @@ def check(op: Op, dtype: DType, target: Target, *inputs: Array) -> None:
 
 @on_every_target
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
-def test_extremes_and_their_positions(shape: tuple[int, ...], axis: int, target: Target) -> None:
+def test_extremes_and_their_positions(shape: tuple[int, ...], axis: int, target: CpuTarget) -> None:
     rng = np.random.default_rng(sum(shape))
     floats = [planted(shape, few, rng, 0.02) for few in ([NAN], [INF, -INF], FLOATS)]
     ops: list[Op] = [ReduceMax((axis,)), ReduceMin((axis,))]
@@ -53,7 +53,7 @@ def test_extremes_and_their_positions(shape: tuple[int, ...], axis: int, target:
 
 @on_every_target
 @pytest.mark.parametrize("shape", [(4, 67), (2, 16)], ids=str)
-def test_order(shape: tuple[int, ...], target: Target) -> None:
+def test_order(shape: tuple[int, ...], target: CpuTarget) -> None:
     rng = np.random.default_rng(1)
     for largest in (True, False):
         for dtype in (f32, f64, i32):
@@ -74,7 +74,7 @@ def test_nan_is_the_extreme_and_the_largest() -> None:
 @on_every_target
 @pytest.mark.parametrize("channels", [3, 17])
 @pytest.mark.parametrize(("kernel", "stride", "pad"), [(3, 2, 1), (2, 2, 0)])
-def test_pools(channels: int, kernel: int, stride: int, pad: int, target: Target) -> None:
+def test_pools(channels: int, kernel: int, stride: int, pad: int, target: CpuTarget) -> None:
     rng = np.random.default_rng(channels)
     shape = (1, channels, 9, 35)
     window = ((kernel,) * 2, (stride,) * 2, (pad,) * 4, (1, 1))
@@ -86,7 +86,7 @@ def test_pools(channels: int, kernel: int, stride: int, pad: int, target: Target
 
 
 @on_every_target
-def test_a_window_of_nothing_but_padding_has_no_place(target: Target) -> None:
+def test_a_window_of_nothing_but_padding_has_no_place(target: CpuTarget) -> None:
     x = np.array([[[[0.0, 3.0]], [[2.0, 1.0]]]], np.float32)
     op = MaxPoolIndex((1, 1), (1, 1), (1, 1, 0, 1), (1, 1))
     ((got, want),) = both(graph_of(op, type_of(x)), [x], target)
@@ -96,7 +96,7 @@ def test_a_window_of_nothing_but_padding_has_no_place(target: Target) -> None:
 
 @on_every_target
 @pytest.mark.parametrize(("shape", "axis"), SHAPES[:3], ids=str)
-def test_rows(shape: tuple[int, ...], axis: int, target: Target) -> None:
+def test_rows(shape: tuple[int, ...], axis: int, target: CpuTarget) -> None:
     rng = np.random.default_rng(3)
     rows = [planted(shape, few, rng, 0.02) for few in ([NAN], [INF], [-INF], [3e38, -3e38])]
     rows += [np.full(shape, value, np.float32) for value in (NAN, INF, -INF, 3e38)]
@@ -106,7 +106,7 @@ def test_rows(shape: tuple[int, ...], axis: int, target: Target) -> None:
 
 @on_every_target
 @pytest.mark.parametrize(("shape", "axis"), SHAPES[:3], ids=str)
-def test_sums(shape: tuple[int, ...], axis: int, target: Target) -> None:
+def test_sums(shape: tuple[int, ...], axis: int, target: CpuTarget) -> None:
     rng = np.random.default_rng(4)
     few = ([NAN], [INF], [-INF], [INF, -INF])
     check(ReduceSum((axis,)), f32, target, *(planted(shape, v, rng, 0.01) for v in few))
@@ -117,7 +117,7 @@ def test_sums(shape: tuple[int, ...], axis: int, target: Target) -> None:
 
 @on_every_target
 @pytest.mark.parametrize("dtype", [i32, u8, i64], ids=str)
-def test_means_of_integers(dtype: DType, target: Target) -> None:
+def test_means_of_integers(dtype: DType, target: CpuTarget) -> None:
     """A mean of numbers of up to 32 bits is right whatever their sum."""
     info = np.iinfo(dtype.numpy)
     x = np.full((3, 67), info.max, dtype.numpy)

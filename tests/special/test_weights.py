@@ -8,8 +8,8 @@ import pytest
 from tests.special.engines import assert_agree, on_every_target
 from tests.targets import HOST
 from whet.build.native import NO_CACHE, build
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import f32
-from whet.core.target import Target
 from whet.core.types import Array, TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
@@ -46,7 +46,7 @@ def convolution(case: str, *values: float) -> tuple[Graph, Array]:
 class Chooser:
     """Schedules every task by the sketch of a name, where it fits; remembers which ones do."""
 
-    def __init__(self, target: Target, name: str = "") -> None:
+    def __init__(self, target: CpuTarget, name: str = "") -> None:
         self.target, self.name = target, name
         self.fitting: set[str] = set()
 
@@ -62,7 +62,7 @@ class Chooser:
 
 @on_every_target
 @pytest.mark.parametrize("case", CASES)
-def test_padding_times_weights(case: str, target: Target) -> None:
+def test_padding_times_weights(case: str, target: CpuTarget) -> None:
     graph, x = convolution(case, np.inf, np.nan, -np.inf)
     with np.errstate(all="ignore"):
         (want,) = interpret(graph, (x,))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from whet.core.target import PRESETS
+from whet.core.cpu import PRESETS
 from whet.core.types import Array
-from whet.schedule.space.sketch import Population
+from whet.ops.base import Numeric
+from whet.schedule.space.sketch import Population, Sketch
 from whet.tune.policies import POLICIES as ALL, Policy
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit
@@ -57,12 +58,13 @@ def bowl(center: Mapping[str, float], slope: float = 1.0) -> Truth:
 
 
 @dataclass(frozen=True)
-class Valley:
+class Valley(Sketch[Any, Any]):
     """An open sketch: factors of an extent that must divide it together, priced by a formula."""
 
     name: str = "valley"
-    numeric: str = "exact"
-    structure: frozenset[str] = frozenset({"order"})
+    numeric: Numeric = "exact"
+    structure = ("order",)
+    is_open = True
     extent: int = 2**12
     center: tuple[float, ...] = (5.0, 2.0, 3.0)
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.schedule.small_tasks import TASKS, make_task, matmul_relu
 from tests.schedule.windows import Windows
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.schedule.small_tasks import matmul
+from whet.core.cpu import PRESETS
 from whet.core.errors import WhetError
-from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.db.store import Database
+from whet.ops.base import Numeric
 from whet.schedule.space.registry import find_sketch
+from whet.schedule.space.sketch import Sketch
 from whet.tune.models.analytic import Analytic
 from whet.tune.models.boosting import TreeSettings
 from whet.tune.models.kept import KIND, keep_if_wiser, keep_model, kept_model
@@ -170,8 +173,9 @@ def test_equal_candidates_teach_nothing(learner: Learner) -> None:
 def test_a_sketch_without_loops_has_the_base_model_alone() -> None:
     """A user's sketch need not describe its loops."""
 
-    class Plain:
-        name, numeric = "plain", "exact"
+    class Plain(Sketch[Any, Any]):
+        name: str = "plain"
+        numeric: Numeric = "exact"
 
         def costs(
             self, form: object, target: object, threads: int, holes: dict[str, Array]
@@ -179,7 +183,7 @@ def test_a_sketch_without_loops_has_the_base_model_alone() -> None:
             return holes["n"] * 100.0
 
     model = CorrectionLearner(settings=QUICK).fit(trials(SHAPES[:3]))
-    plain = Batch(matmul(), Plain(), None, TARGET, 1, {"n": np.arange(1, 5)})  # type: ignore[arg-type]
+    plain = Batch(matmul(), Plain(), None, TARGET, 1, {"n": np.arange(1, 5)})
     assert np.array_equal(model.scores(plain), Analytic().scores(plain))
     mixed = [*trials(SHAPES[:1]), Trials(plain, np.ones(4))]
     assert np.isfinite(CorrectionLearner().fit(mixed).scores(plain)).all()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.schedule.small_tasks import make_task
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.ir.expr import call, select
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
 from whet.tune.roofline import arithmetic, least_seconds, roofline_seconds

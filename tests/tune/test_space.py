@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.schedule.small_tasks import TASKS
 from tests.tune.landscapes import Valley, grid, open_table
-from whet.core.target import PRESETS
+from whet.core.cpu import PRESETS
 from whet.schedule.default import default_choice
 from whet.tune.space import Space, Table, distinct, make_space
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.targets import HOST
 from whet.api.tuning import tune_tasks
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.core.errors import ScheduleError, WhetError
-from whet.core.target import PRESETS
 from whet.db.store import Database
 from whet.ir.evaluate import evaluate
 from whet.ir.interpreter import run

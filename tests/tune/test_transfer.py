@@ -10,9 +10,9 @@ import pytest
 
 from tests.tune.test_tuner import MadeUp
 from whet.api.tuning import weighted_tasks
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
-from whet.core.target import PRESETS
 from whet.core.types import TensorType
 from whet.db.record import Record
 from whet.db.store import Database

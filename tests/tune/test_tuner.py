@@ -11,9 +11,9 @@ import pytest
 import whet
 from tests.targets import HOST
 from whet.api.tuning import tune_graphs, weighted_tasks
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
-from whet.core.target import PRESETS, Target
 from whet.core.types import TensorType
 from whet.db.store import Database
 from whet.graph.build import GraphBuilder
@@ -46,7 +46,7 @@ class MadeUp:
         return 1e-6 * (1 + sum(c.holes.values()))
 
     def trials(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> Iterator[Measured]:
         for c in candidates:
             self.asked += 1
@@ -55,7 +55,7 @@ class MadeUp:
             else:
                 yield Measured(c, Outcome.OK, (self.seconds(c),) * 3, checked=True)
 
-    def compare(self, task: Task, a: Candidate, b: Candidate, threads: int, target: Target,
+    def compare(self, task: Task, a: Candidate, b: Candidate, threads: int, target: CpuTarget,
                 seconds: float = 0.5) -> Comparison:  # fmt: skip
         times = [(self.seconds(c),) * 3 for c in (a, b)]
         return Comparison(self.better, 0.5, 0.4, 0.6, *times)

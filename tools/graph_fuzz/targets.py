@@ -10,14 +10,14 @@ from whet.api import engine as engine_module
 from whet.api.engine import Native
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
-from whet.core.target import HERE, KIB, Target, detect, find_target as preset
+from whet.core.cpu import HERE, KIB, CpuTarget, detect, find_target as preset
 
 NAMES = (HERE, "x86-64-v2", "x86-64-v3", "x86-64-v4", "small-caches", "many-cores")
 """All targets; a graph's number decides which one it gets."""
 NO_CACHE = FileCache(CacheConfig(enabled=False))
 
 
-def find_target(name: str) -> Target:
+def find_target(name: str) -> CpuTarget:
     """The target of that name."""
     if name == "small-caches":
         return replace(detect(), l1d_bytes=4 * KIB, l2_bytes=16 * KIB, l3_bytes=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tools.kernel_replay.models import model_graph
 from tools.kernel_replay.store import Kernel, Replay
 from whet.build.views import KernelView, kernel_views
-from whet.core.target import PRESETS
+from whet.core.cpu import PRESETS
 from whet.graph.graph import Graph
 from whet.schedule.default import default_choice
 from whet.tasks.steps import LoopStep

@@ -19,10 +19,10 @@ from whet.api.failures import Failure, attempt
 from whet.api.programs import Note
 from whet.core.caching import FileCache
 from whet.core.config import process_config
+from whet.core.cpu import HERE, CpuTarget, find_target
 from whet.core.errors import RecordsError, UsageError
 from whet.core.foreign import require_here
 from whet.core.memory import require_memory
-from whet.core.target import HERE, Target, find_target
 from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
@@ -103,7 +103,7 @@ class _Interpreted:
 class Native:
     """Runs graphs as machine code that is generated for a target."""
 
-    target: Target
+    target: CpuTarget
     cache: FileCache
     checked: bool = False
     """Whether native code checks every access."""

@@ -21,9 +21,9 @@ from whet.api.guarded import Guarded
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
+from whet.core.cpu import TARGET_NAMES
 from whet.core.errors import ArtifactError, UnsupportedError, WhetError, check, fail
 from whet.core.foreign import require_here
-from whet.core.target import TARGET_NAMES
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
 from whet.ops.base import NUMERICS, Numeric

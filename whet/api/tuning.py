@@ -16,9 +16,9 @@ from whet.api.engine import Native, default_engine
 from whet.api.programs import Note
 from whet.api.storage import load
 from whet.build.tasks import graph_steps
+from whet.core.cpu import CpuTarget
 from whet.core.errors import UsageError, check, fail
 from whet.core.foreign import require_here
-from whet.core.target import Target
 from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
@@ -71,7 +71,7 @@ def tune_model(
 
 def weighted_tasks(
     graphs: Sequence[Graph],
-    target: Target,
+    target: CpuTarget,
     threads: int,
     numerics: Numeric,
     evidence: Evidence = no_evidence,
@@ -117,7 +117,7 @@ def with_shapes(step: Step) -> str:
 
 def tune_graphs(
     graphs: Sequence[Graph],
-    target: Target,
+    target: CpuTarget,
     threads: int,
     budget: Budget,
     *,
@@ -145,7 +145,7 @@ class TuneOptions(TypedDict, total=False):
 
 def tune_tasks(
     tasks: Sequence[WeightedTask],
-    target: Target,
+    target: CpuTarget,
     threads: int,
     budget: Budget,
     *,

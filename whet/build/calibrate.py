@@ -18,8 +18,8 @@ from whet.build.probes import STREAM_PIECE_BYTES, Probe, Prober
 from whet.core.alignment import aligned_zeros
 from whet.core.caching import FileCache
 from whet.core.constants import CONSTANTS
+from whet.core.cpu import MIB, CpuTarget, detect, remember, with_measured
 from whet.core.foreign import is_this_machine
-from whet.core.target import MIB, Target, detect, remember, with_measured
 from whet.core.types import Array
 
 ROUNDS = 3
@@ -44,8 +44,8 @@ did two of them, because another one was busy with something else."""
 
 
 def calibrated_target(
-    target: Target, cache: FileCache, note: Callable[[str], None] | None = None
-) -> Target:
+    target: CpuTarget, cache: FileCache, note: Callable[[str], None] | None = None
+) -> CpuTarget:
     """The target with constants measured on it, which are kept in the cache.
 
     Targets that are not this machine stay as they are.  Without a cache nothing is measured:
@@ -63,12 +63,12 @@ def calibrated_target(
     return found
 
 
-def describe(target: Target) -> str:
+def describe(target: CpuTarget) -> str:
     """The target, which is this machine, in a message."""
     return "this machine" if target.key == detect().key else f"this machine as {target.cpu}"
 
 
-def calibrate(target: Target, cache: FileCache) -> dict[str, float]:
+def calibrate(target: CpuTarget, cache: FileCache) -> dict[str, float]:
     """All constants of this machine; those of its kind where a measurement failed."""
     tiles = {name: tile.probe(target) for name, tile in tile_probes(target).items()}
     probes = {**_probes(target, cache), **tiles}
@@ -135,7 +135,7 @@ def _credible(name: str, value: float | None, instead: Callable[[str], float]) -
     return float(f"{value:.3g}")
 
 
-def _probes(target: Target, cache: FileCache) -> dict[str, Probe]:
+def _probes(target: CpuTarget, cache: FileCache) -> dict[str, Probe]:
     """The probes by the constant whose inverse they show; `latency`, `fork` and `piece` help."""
     one, all_cores = Prober(target, 1, cache), Prober(target, target.cores, cache)
     narrow = min(256, target.vector_bits) // 32
@@ -170,7 +170,7 @@ def _probes(target: Target, cache: FileCache) -> dict[str, Probe]:
     return probes
 
 
-def _beyond_second_cache(target: Target) -> int:
+def _beyond_second_cache(target: CpuTarget) -> int:
     """Bytes for every core that its second cache does not hold, but the last one holds for all."""
     nbytes = min(4 * target.l2_bytes, target.l3_bytes * 3 // (4 * target.cores))
     return nbytes // MIB * MIB if nbytes > 1.5 * target.l2_bytes else 0
@@ -183,7 +183,7 @@ def _numbers(nbytes: int) -> Array:
     return made
 
 
-def memory_probe_bytes(target: Target) -> int:
+def memory_probe_bytes(target: CpuTarget) -> int:
     """Bytes of an array that no cache holds, within limits that any machine can bear."""
     wanted = min(max(64 * MIB, target.l3_bytes * 3 // 2), 192 * MIB)
     part = STREAM_PIECE_BYTES * MEMORY_CALLS

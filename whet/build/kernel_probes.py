@@ -18,8 +18,8 @@ import numpy as np
 
 from whet.build.native import NO_CACHE, build
 from whet.build.probes import Probe
+from whet.core.cpu import MIB, CpuTarget
 from whet.core.dtypes import f32
-from whet.core.target import MIB, Target
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, make_input
@@ -70,7 +70,7 @@ class TileProbe:
     source: Literal["near", "l3", "memory"] = "near"
     """Where every call reads the weights from."""
 
-    def expected(self, target: Target) -> float:
+    def expected(self, target: CpuTarget) -> float:
         """Nanoseconds that the analytic model expects on one thread."""
         columns = {name: np.array([value]) for name, value in self.holes.items()}
         costs = contraction_costs(self.form, target, 1, columns)
@@ -85,7 +85,7 @@ class TileProbe:
     def form(self) -> Contraction:
         return _form(self.rows, self.columns, self.depth, constant=self.constant)
 
-    def probe(self, target: Target) -> Probe:
+    def probe(self, target: CpuTarget) -> Probe:
         """A call of the kernel."""
 
         def schedule(task: Task, name: str) -> Kernel:
@@ -123,7 +123,7 @@ def _form(rows: int, columns: int, depth: int, *, constant: bool = True) -> Cont
     return found
 
 
-def tile_probes(target: Target) -> dict[str, TileProbe]:
+def tile_probes(target: CpuTarget) -> dict[str, TileProbe]:
     """The probes by name: near, from the second cache, from beyond it, from memory; without and
     with hints."""
     mr, nv, lanes = _best_tile(target)
@@ -157,7 +157,7 @@ def tile_probes(target: Target) -> dict[str, TileProbe]:
     }
 
 
-def _best_tile(target: Target) -> tuple[int, int, int]:
+def _best_tile(target: CpuTarget) -> tuple[int, int, int]:
     """Rows, vectors and lanes of the register tile that the model prefers."""
     form = _form(96, 12 * target.lanes(f32.bits), NEAR_DEPTH)
     holes = contraction_holes(form, target, 1)
@@ -166,7 +166,7 @@ def _best_tile(target: Target) -> tuple[int, int, int]:
     return mr, nv, lanes
 
 
-def slowed_down(target: Target, ns: Mapping[str, float]) -> float:
+def slowed_down(target: CpuTarget, ns: Mapping[str, float]) -> float:
     """How many times as long a tile takes, all of whose operands are near, as its operations do.
 
     On a machine that others use as well, it may be much: a neighbour on the same core takes more of
@@ -176,7 +176,7 @@ def slowed_down(target: Target, ns: Mapping[str, float]) -> float:
     return (ns["tile_near"] - ns["tile_call"]) / tile_probes(target)["tile_near"].expected(calm)
 
 
-def felt_constants(target: Target, ns: Mapping[str, float]) -> dict[str, float]:
+def felt_constants(target: CpuTarget, ns: Mapping[str, float]) -> dict[str, float]:
     """The constants with which the model gives these times, relative to that of the near tile.
 
     `target` has the rates of the machine.  What a call from Python takes is no part of a kernel.
@@ -186,11 +186,11 @@ def felt_constants(target: Target, ns: Mapping[str, float]) -> dict[str, float]:
     probes = tile_probes(target)
     calm = target.calibrated(**dict.fromkeys(WAITS, 0.0))
 
-    def excess(name: str, known: Target) -> float:
+    def excess(name: str, known: CpuTarget) -> float:
         """Nanoseconds that a probe takes longer than the model expects."""
         return ns[name] / unit - probes[name].expected(known)
 
-    def felt(name: str, constant: str, known: Target) -> float:
+    def felt(name: str, constant: str, known: CpuTarget) -> float:
         """The constant that explains a probe's excess: its time grows with it, mostly linearly."""
         more = probes[name].expected(known.calibrated(**{constant: 1.0}))
         slope = more - probes[name].expected(known)

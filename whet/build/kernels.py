@@ -11,8 +11,8 @@ from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.workers import compile_objects
 from whet.core.caching import FileCache
 from whet.core.containers import usable_processors
+from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_text
-from whet.core.target import Target
 from whet.ir.program import Buffer
 from whet.ops.base import Numeric
 from whet.schedule.program.kernel import Kernel
@@ -39,7 +39,7 @@ class KernelMaker:
 
     def __init__(
         self,
-        target: Target,
+        target: CpuTarget,
         schedule: Schedule,
         numerics: Numeric = "real",
         *,
@@ -76,11 +76,11 @@ def _limits(step: Step | LoopStep, kernel: Kernel) -> dict[Buffer, int]:
     }
 
 
-def object_job(ir: str, target: Target) -> ObjectJob:
+def object_job(ir: str, target: CpuTarget) -> ObjectJob:
     return ObjectJob(ir, target.triple, target.cpu, ",".join(f"+{f}" for f in target.features))
 
 
-def compile_all(irs: Sequence[str], target: Target, cache: FileCache) -> list[bytes]:
+def compile_all(irs: Sequence[str], target: CpuTarget, cache: FileCache) -> list[bytes]:
     """The objects of text IR, from the cache where it has them."""
     jobs = [object_job(ir, target) for ir in irs]
     keys = [digest_text(j.ir, j.triple, j.cpu, j.features, llvm_version()) for j in jobs]

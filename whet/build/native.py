@@ -15,8 +15,8 @@ from whet.build.threads import Threads
 from whet.codegen.llvm.linking import require_symbols
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
+from whet.core.cpu import CpuTarget
 from whet.core.foreign import missing_here
-from whet.core.target import Target
 from whet.graph.graph import Graph, Node
 from whet.graph.passes.expand_composites import expand_composites
 from whet.ops.base import Numeric
@@ -31,7 +31,7 @@ NO_CACHE = FileCache(CacheConfig(enabled=False))
 
 def build(
     graph: Graph,
-    target: Target,
+    target: CpuTarget,
     threads: int,
     cache: FileCache | None = None,
     *,
@@ -59,7 +59,7 @@ class _Builder:
 
     def __init__(
         self,
-        target: Target,
+        target: CpuTarget,
         threads: int,
         cache: FileCache,
         numerics: Numeric,

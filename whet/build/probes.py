@@ -24,7 +24,7 @@ from whet.codegen.llvm.probecode import (
     stream_ir,
 )
 from whet.core.caching import FileCache
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 
 STREAM_PIECE_BYTES = 1 << 20
@@ -43,7 +43,7 @@ class Probe:
 class Prober:
     """Makes probes that run on so many threads of the target, which must be this machine."""
 
-    target: Target
+    target: CpuTarget
     threads: int
     cache: FileCache
 

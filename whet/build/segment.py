@@ -11,10 +11,10 @@ from whet.build.image import STATUS_BYTES, SegmentImage
 from whet.build.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
+from whet.core.cpu import CpuTarget
 from whet.core.errors import OperatorError, fail
 from whet.core.foreign import refuse_foreign
 from whet.core.memory import require_memory
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.runtime.arrays import address_of, is_ready
@@ -78,7 +78,7 @@ class NativeSegment:
 class ForeignSegment:
     """An image that was built for another processor: it can be looked at, and not run."""
 
-    def __init__(self, image: SegmentImage, target: Target, missing: Sequence[str]) -> None:
+    def __init__(self, image: SegmentImage, target: CpuTarget, missing: Sequence[str]) -> None:
         self.image, self.target, self.missing = image, target, missing
 
     def __call__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whet.codegen.llvm.support import has_code
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ops.base import Numeric
@@ -15,7 +15,7 @@ from whet.tasks.steps import Step, inner_steps, other_steps
 
 def graph_steps(
     graph: Graph,
-    target: Target,
+    target: CpuTarget,
     threads: int,
     numerics: Numeric,
     evidence: Evidence = no_evidence,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from whet.build.kernels import KernelMaker, NativeKernel, Schedule, object_job
 from whet.codegen.llvm.compile import emit_assembly
 from whet.codegen.llvm.support import has_code
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ir.tensor import describe
@@ -28,7 +28,7 @@ class KernelView:
     step: Step | LoopStep
     names: tuple[str, ...]
     """What the model calls the nodes that it computes, one per call."""
-    target: Target
+    target: CpuTarget
     threads: int
     numerics: Numeric
 
@@ -80,7 +80,7 @@ class KernelView:
 
 def kernel_views(
     graph: Graph,
-    target: Target,
+    target: CpuTarget,
     threads: int,
     numerics: Numeric = "real",
     *,

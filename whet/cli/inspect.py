@@ -23,8 +23,8 @@ from whet.cli.console import Reporter
 from whet.cli.models import open_model
 from whet.core.caching import FileCache
 from whet.core.config import process_config
+from whet.core.cpu import find_target
 from whet.core.errors import UsageError, fail
-from whet.core.target import find_target
 from whet.graph.summary import summarize
 from whet.graph.text import print_graph
 from whet.ops.base import Numeric

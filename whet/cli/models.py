@@ -9,9 +9,9 @@ import whet
 from whet.api.compiled import CompiledModel
 from whet.api.engine import Native, default_engine
 from whet.cli.console import Reporter
+from whet.core.cpu import HERE
 from whet.core.errors import UsageError, check
 from whet.core.foreign import require_here
-from whet.core.target import HERE
 from whet.runtime.artifact import is_artifact
 
 COMPILE_AGAIN = "an artifact is made for one set of shapes and options: compile the model again"

@@ -14,9 +14,9 @@ from whet.cli.console import Reporter
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.constants import CONSTANTS
+from whet.core.cpu import CpuTarget, find_target, remember
 from whet.core.errors import UsageError, check
 from whet.core.foreign import is_this_machine
-from whet.core.target import Target, find_target, remember
 
 
 def target_command(
@@ -55,7 +55,7 @@ def target_command(
     reporter.result(document, lambda: show(target, reporter))
 
 
-def show(target: Target, reporter: Reporter) -> None:
+def show(target: CpuTarget, reporter: Reporter) -> None:
     reporter.text(f"{target}\n{target.triple}, {target.cpu}, {' '.join(target.features)}\n")
     for name, constant in CONSTANTS.items():
         value, origin = target.constant(name), target.origin(name)

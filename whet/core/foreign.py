@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from whet.core.cpu import PRESETS, CpuTarget, detect, held_back
 from whet.core.errors import UsageError, fail
-from whet.core.target import PRESETS, Target, detect, held_back
 
 
-def missing_here(target: Target) -> tuple[str, ...]:
+def missing_here(target: CpuTarget) -> tuple[str, ...]:
     """What code for the target needs and this machine does not have; nothing if it runs here."""
     try:
         return target.missing_on(detect())
@@ -17,20 +17,20 @@ def missing_here(target: Target) -> tuple[str, ...]:
         return (target.architecture,)
 
 
-def require_here(target: Target) -> None:
+def require_here(target: CpuTarget) -> None:
     """`WH1305` unless code for the target runs on this machine."""
     missing = missing_here(target)
     if missing:
         refuse_foreign(target, missing)
 
 
-def refuse_foreign(target: Target, missing: Sequence[str]) -> NoReturn:
+def refuse_foreign(target: CpuTarget, missing: Sequence[str]) -> NoReturn:
     fail("WH1305", f"code for {target.name} cannot run on this machine, which has no "
          f"{', '.join(missing)}", hint="run it elsewhere, or build it for the target cpu",
          kind=UsageError)  # fmt: skip
 
 
-def is_this_machine(target: Target) -> bool:
+def is_this_machine(target: CpuTarget) -> bool:
     """Whether the target is this machine, as it is or held back to a level."""
     machine = detect()
     levels = [level for level in PRESETS.values() if not level.missing_on(machine)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.ir.expr import Const, Read
 from whet.ir.program import (
     SCRATCH_LIMIT_BYTES,
@@ -28,7 +28,7 @@ SPILL = 1.5
 the compiler keeps in memory cost little, many are always slower than a smaller tile."""
 
 
-def over_limit(program: Program, target: Target) -> str | None:
+def over_limit(program: Program, target: CpuTarget) -> str | None:
     """Why the program is not worth building; None if it may be."""
     operations = _operations(program.body)
     if operations > MOST_OPERATIONS:
@@ -88,7 +88,7 @@ def _stack_bytes(buffer: Buffer) -> int:
     return buffer.type.nbytes if buffer.scope == "memory" else 0
 
 
-def _registers(buffer: Buffer, target: Target) -> int:
+def _registers(buffer: Buffer, target: CpuTarget) -> int:
     if buffer.scope != "register" or not buffer.shape:
         return 0
     *vectors, lanes = buffer.shape

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from whet.codegen.llvm.compile import ObjectJob
 from whet.core.closing import Closing
 from whet.core.containers import usable_processors
+from whet.core.cpu import CpuTarget
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
-from whet.core.target import Target
 from whet.measure.builder import BUILD_SECONDS, Builder, Built
 from whet.measure.prepare import Bench, Lowered, kernel_job, lower
 from whet.measure.resting import wait_until_resting
@@ -60,13 +60,13 @@ class Measurer(Closing):
         """Whether this process's other threads have always come to rest so far."""
 
     def measure(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> list[Measured]:
         """How the trial of every candidate ended, in order."""
         return list(self.trials(task, candidates, threads, target))
 
     def trials(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> Iterator[Measured]:
         """The same one after the other, so that each can be kept before the next one runs."""
         try:
@@ -112,7 +112,7 @@ class Measurer(Closing):
         candidate: Candidate,
         incumbent: Candidate,
         threads: int,
-        target: Target,
+        target: CpuTarget,
         seconds: float = COMPARE_SECONDS,
     ) -> Comparison:
         """Lets two candidates take turns, to find out whether the first is really faster."""
@@ -143,7 +143,7 @@ class Measurer(Closing):
         self.builder.close()
         self.runner.close()
 
-    def _bench_for(self, task: Task, threads: int, target: Target) -> Bench:
+    def _bench_for(self, task: Task, threads: int, target: CpuTarget) -> Bench:
         """The arrays of a task; those of the last one are kept, its constants packed."""
         last = self._bench
         if last is None or last.task.key != task.key:

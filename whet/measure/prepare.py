@@ -9,10 +9,10 @@ from typing import Any
 from whet.codegen.llvm.compile import ObjectJob
 from whet.codegen.llvm.emit import emit_program
 from whet.codegen.llvm.module import Module
+from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_text
 from whet.core.errors import fail
 from whet.core.outcomes import Outcome
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor, describe
 from whet.measure.jobs import KernelJob, Kind, Parameter, contiguous
@@ -40,7 +40,7 @@ class Bench:
 
     task: Task
     example: Example
-    target: Target
+    target: CpuTarget
     threads: int
     packed: dict[str, Array]
     """Constants in the order in which kernels read them, made once."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from whet.core.cpu import CpuTarget
 from whet.core.errors import NoCodeError, fail
-from whet.core.target import Target
 from whet.ir.tensor import describe
 from whet.ops.base import Numeric
 from whet.schedule.cost.rates import rates_of
@@ -24,7 +24,7 @@ ANALYTIC_ERROR = 0.15
 class AnalyticPrice:
     """The analytic model's prices; measured times, where there are, decide what is cheaper."""
 
-    target: Target
+    target: CpuTarget
     threads: int
     numerics: Numeric
     evidence: Evidence = no_evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from whet.core.cpu import CpuTarget
 from whet.schedule.algorithms.parts import InParts
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.families.attention.sketch import ATTENTION
@@ -20,9 +21,9 @@ from whet.schedule.families.transposed.sketch import TRANSPOSED
 from whet.schedule.families.winograd.sketch import WINOGRAD
 from whet.schedule.space.sketch import Sketch
 
-_INNER: tuple[Sketch[Any], ...] = (CONTRACTION, SPATIAL, ROWS, DOTS, SWEEPS)
+_INNER: tuple[Sketch[Any, CpuTarget], ...] = (CONTRACTION, SPATIAL, ROWS, DOTS, SWEEPS)
 
-OWN_SKETCHES: tuple[Sketch[Any], ...] = (
+OWN_SKETCHES: tuple[Sketch[Any, CpuTarget], ...] = (
     CONTRACTION, TURNED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING, PLANAR, ROWS,
     TRANSPOSED, ATTENTION, DOTS, SWEEPS, *map(InParts, _INNER), Derived(),
 )  # fmt: skip

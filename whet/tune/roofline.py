@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.ir.expr import Binary, Call, Expr, Reduce
 from whet.ir.tensor import Compute, stages, subexpressions
 from whet.schedule.cost.work import terms
@@ -13,7 +13,7 @@ from whet.tasks.task import Task
 _LANES_256, _LANES_512 = 8, 16
 
 
-def roofline_seconds(task: Task, target: Target, threads: int) -> float:
+def roofline_seconds(task: Task, target: CpuTarget, threads: int) -> float:
     """The larger of the two, for the algorithm as it is written.
 
     Other algorithms (Winograd) do less arithmetic and can be faster than this.
@@ -60,7 +60,7 @@ def _operations(e: Expr) -> int:
     return total
 
 
-def least_seconds(operations: float, nbytes: int, target: Target, threads: int) -> float:
+def least_seconds(operations: float, nbytes: int, target: CpuTarget, threads: int) -> float:
     """The larger of so many operations, two in a multiply-add, and so many bytes moved.
 
     Data that fits the last-level cache is taken to come from there, because other kernels have

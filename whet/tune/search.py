@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whet.core.cpu import CpuTarget
 from whet.core.errors import NoCodeError, fail
 from whet.core.outcomes import Outcome
-from whet.core.target import Target
 from whet.db.record import Record
 from whet.db.store import Database
 from whet.measure.measurer import Measurer
@@ -56,7 +56,7 @@ class WeightedTask:
 class Tools:
     """What all searches share."""
 
-    target: Target
+    target: CpuTarget
     threads: int
     database: Database
     measurer: Measurer

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
@@ -43,9 +43,9 @@ class Offer:
     """A sketch that fits a task: what prices the rows of a table."""
 
     task: Task
-    sketch: Sketch[Any]
+    sketch: Sketch[Any, Any]
     form: Any
-    target: Target
+    target: CpuTarget
     threads: int
 
     def batch(self, population: Population) -> Batch:
@@ -353,7 +353,7 @@ class Space:
         return sum(len(t.costs) for t in self.tables)
 
 
-def make_space(task: Task, target: Target, threads: int, numerics: Numeric = "real") -> Space:
+def make_space(task: Task, target: CpuTarget, threads: int, numerics: Numeric = "real") -> Space:
     """All candidates that the sketches offer for the task."""
     tables = []
     for sketch in SKETCHES.values():

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whet.core.cpu import CpuTarget
 from whet.core.errors import ScheduleError, WhetError, check
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.program import Loop, Program, walk
 from whet.ops.base import Numeric
@@ -36,7 +36,7 @@ UNPRICED_NS = 1e12
 """What a candidate without a price costs: a template is used when it was measured to be best,
 and never by default."""
 
-Prices = Callable[[Task, Target, int, Population], Array]
+Prices = Callable[[Task, CpuTarget, int, Population], Array]
 
 
 class Schedule:
@@ -121,7 +121,7 @@ Body = Callable[[Schedule, Config], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Template(Sketch[Task]):
+class Template(Sketch[Task, CpuTarget]):
     """A user's template as a sketch."""
 
     name: str
@@ -140,7 +140,7 @@ class Template(Sketch[Task]):
             return None
         return task
 
-    def space(self, task: Task, target: Target, threads: int) -> Population:
+    def space(self, task: Task, target: CpuTarget, threads: int) -> Population:
         """Every combination of the knobs."""
         cfg = Config()
         self.body(Schedule(task, target.lanes(32)), cfg)
@@ -151,7 +151,7 @@ class Template(Sketch[Task]):
         rows = len(next(iter(population.values())))
         return {**population, "lanes": np.full(rows, target.lanes(32), np.int64)}
 
-    def costs(self, task: Task, target: Target, threads: int, population: Population) -> Array:
+    def costs(self, task: Task, target: CpuTarget, threads: int, population: Population) -> Array:
         if self.prices is not None:
             return np.asarray(self.prices(task, target, threads, population), np.float64)
         return np.full(len(population["lanes"]), UNPRICED_NS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.db.store import Database
 from whet.measure.measurer import COMPARE_SECONDS, Measurer
 from whet.ops.base import Numeric
@@ -45,7 +45,7 @@ class Tuner:
     def __init__(
         self,
         tasks: Sequence[WeightedTask],
-        target: Target,
+        target: CpuTarget,
         threads: int,
         database: Database,
         measurer: Measurer,

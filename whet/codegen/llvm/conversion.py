@@ -40,9 +40,13 @@ def convert(f: FunctionWriter, a: Operand, dtype: DType, *, limited: bool = Fals
 
 
 def reinterpret(f: FunctionWriter, a: Operand, dtype: DType) -> Operand:
-    """The bits of the operand as another element type of the same width."""
+    """The bits of the operand as another element type of the same width.
+
+    A truth value is a byte in memory, 0 or 1, and a bit in a register.
+    """
     require_code(has_code(dtype) and has_code(a.dtype), f"the bits of {a.dtype} as {dtype}")
-    require_code(bool_ not in (dtype, a.dtype), "the bits of truth values")
+    if bool_ in (dtype, a.dtype):
+        return convert(f, a, dtype)
     if a.type == llvm_type(dtype, a.lanes):
         return Operand(a.text, dtype, a.lanes)
     return _cast(f, "bitcast", a, dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 
 
 class Module:
@@ -11,7 +11,7 @@ class Module:
     Without a target, what is written runs on all of them.
     """
 
-    def __init__(self, target: Target | None = None) -> None:
+    def __init__(self, target: CpuTarget | None = None) -> None:
         self.scales = target is not None and _scales(target)
         """Whether one instruction multiplies 16 lanes by powers of two, saturating at the ends."""
         self.converts_f16 = target is not None and _converts_f16(target)
@@ -41,19 +41,19 @@ class Module:
         return "\n".join([*wanted, *map(_constant, self.texts.items()), *self.functions, ""])
 
 
-def _is_x86(target: Target) -> bool:
+def _is_x86(target: CpuTarget) -> bool:
     return target.triple.startswith("x86_64")
 
 
-def _scales(target: Target) -> bool:
+def _scales(target: CpuTarget) -> bool:
     return _is_x86(target) and target.vector_bits >= 512
 
 
-def _fuses(target: Target) -> bool:
+def _fuses(target: CpuTarget) -> bool:
     return not _is_x86(target) or "fma" in target.features
 
 
-def _converts_f16(target: Target) -> bool:
+def _converts_f16(target: CpuTarget) -> bool:
     return "f16c" in target.features or target.triple.startswith("aarch64")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array, Shape
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, elements
@@ -88,7 +88,7 @@ class Parted:
     """A reduction and the sketch that its parts are made by."""
 
     task: Task
-    inner: Sketch[Any]
+    inner: Sketch[Any, CpuTarget]
     order: tuple[Axis, ...]
     """What is reduced, and what lies furthest apart first."""
 
@@ -104,13 +104,13 @@ class Parted:
         return self.known[parts]
 
 
-class InParts(Sketch[Parted]):
+class InParts(Sketch[Parted, CpuTarget]):
     """The sketch of reductions in parts, each of which another sketch makes."""
 
     numeric: Numeric = "exact"
     structure = ("parts",)
 
-    def __init__(self, inner: Sketch[Any]) -> None:
+    def __init__(self, inner: Sketch[Any, CpuTarget]) -> None:
         self.inner = inner
         self.name = f"parts of {inner.name}"
 
@@ -118,7 +118,7 @@ class InParts(Sketch[Parted]):
         order = reduced_order(task)
         return None if order is None else Parted(task, self.inner, order)
 
-    def space(self, form: Parted, target: Target, threads: int) -> Population:
+    def space(self, form: Parted, target: CpuTarget, threads: int) -> Population:
         tables: list[Population] = []
         for parts in numbers_of_parts(form.task, form.order):
             halves, inner = form.halves(parts)
@@ -138,7 +138,7 @@ class InParts(Sketch[Parted]):
             for name in names
         }
 
-    def costs(self, form: Parted, target: Target, threads: int, population: Population) -> Array:
+    def costs(self, form: Parted, target: CpuTarget, threads: int, population: Population) -> Array:
         costs: Array = np.full(len(population["parts"]), np.inf)
         for parts, shared, rows in _groups(population):
             halves, inner = form.halves(parts)
@@ -149,7 +149,7 @@ class InParts(Sketch[Parted]):
         return costs
 
     def nests(
-        self, form: Parted, target: Target, threads: int, population: Population
+        self, form: Parted, target: CpuTarget, threads: int, population: Population
     ) -> tuple[Statement, ...]:
         found: list[Statement] = []
         for parts, shared, rows in _groups(population):

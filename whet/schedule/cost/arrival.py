@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.work import HELD_UP, IN_FLIGHT, overlapped, rounds
@@ -30,7 +30,7 @@ have 32, those of 9 rows and one vector 10."""
 
 
 def from_second_cache(
-    busy: Array, nbytes: Array, near: Array, target: Target, filled: Array | float = 0.0
+    busy: Array, nbytes: Array, near: Array, target: CpuTarget, filled: Array | float = 0.0
 ) -> Array:
     """Cycles of tiles that take so long and each read so many bytes again.
 
@@ -88,7 +88,7 @@ class Share:
         """How often a thread goes through its part of the right factor."""
         return np.maximum(1.0, self.own_steps / self.chunks)
 
-    def far_bytes(self, target: Target) -> Array:
+    def far_bytes(self, target: CpuTarget) -> Array:
         """Bytes that come from beyond the second cache of the thread's core.
 
         What one thread computed last, and alone, is still there if it is small.  Weights count
@@ -110,13 +110,13 @@ class Share:
         return result
 
 
-def leaves_last_cache(nbytes: float, target: Target) -> bool:
+def leaves_last_cache(nbytes: float, target: CpuTarget) -> bool:
     """Whether data of that size is gone from all caches when it is read again."""
     return nbytes > LAST_KEPT * target.l3_bytes
 
 
 def filled_bytes(
-    panel_bytes: Array, all_bytes: Array | float, tiles: Array, hinted: Array, target: Target
+    panel_bytes: Array, all_bytes: Array | float, tiles: Array, hinted: Array, target: CpuTarget
 ) -> Array:
     """Bytes that go into the second cache for every tile, when so many use a panel of weights which
     it does not hold all; those that were asked for go on to the first cache twice."""
@@ -142,7 +142,7 @@ def lines_in_flight(mr: Array, nv: Array, row_bytes: Array) -> Array:
     return IN_FLIGHT / (mr * nv + mr + nv) * row_bytes / LINE_BYTES
 
 
-def from_far(busy: Array, nbytes: Array, panels: Panels, target: Target, threads: int) -> Array:
+def from_far(busy: Array, nbytes: Array, panels: Panels, target: CpuTarget, threads: int) -> Array:
     """Cycles of a thread that is busy so long and reads so many bytes from beyond its caches."""
     rates = rates_of(target)
     shared = target.constant("l3_shared_bytes_per_ns") / rates.clock / threads
@@ -152,7 +152,7 @@ def from_far(busy: Array, nbytes: Array, panels: Panels, target: Target, threads
 
 
 def with_weights(
-    ns: Array, nbytes: Array | float, target: Target, threads: int, panels: Panels | None = None
+    ns: Array, nbytes: Array | float, target: CpuTarget, threads: int, panels: Panels | None = None
 ) -> Array:
     """The time of work that reads so many bytes of weights from memory, and then again from nearby;
     without panels, once."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 
 SLACK = 1.15
@@ -70,7 +70,7 @@ def _slots(lanes: Array, bits: int, wide: float) -> Array:
 
 
 @lru_cache(maxsize=64)
-def rates_of(target: Target) -> Rates:
+def rates_of(target: CpuTarget) -> Rates:
     clock = target.constant("cycles_per_ns")
     narrow, wide = target.constant("fma_per_ns_256"), target.constant("fma_per_ns_512")
     loads, l1_bytes = target.constant("broadcasts_per_ns"), target.constant("l1_bytes_per_ns")

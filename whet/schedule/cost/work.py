@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Call, Cast, Expr, Read, Reduce, Select, as_expr
@@ -132,7 +132,7 @@ def _addresses(form: Affine, extents: dict[Axis, int]) -> Array:
     return np.unique(positions)
 
 
-def traffic_cycles(tensors: Sequence[Tensor], target: Target) -> float:
+def traffic_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:
     """Cycles to bring all elements once from where they can be at best."""
     nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
     rates = rates_of(target)
@@ -148,7 +148,7 @@ STREAMED = 1.5
 it writes, and does not fetch the lines first that it will write."""
 
 
-def streamed_cycles(tensors: Sequence[Tensor], target: Target) -> float:
+def streamed_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:
     """The same through memory, when results are written past the caches."""
     nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
     return nbytes / (STREAMED * rates_of(target).copied_bytes)
@@ -170,13 +170,13 @@ on 16 cores of a Xeon: ResNet-50 8.0, 7.3, 7.8, 7.7 ms and BERT 24.9, 24.4, 27.8
 0.5 and 1."""
 
 
-def fork_join_ns(steps: Array, threads: int, target: Target) -> Array:
+def fork_join_ns(steps: Array, threads: int, target: CpuTarget) -> Array:
     """What it costs to hand steps to the threads; a single one stays where it is."""
     cost = target.constant("fork_join_ns") if threads > 1 else 0.0
     return np.where(np.asarray(steps) > 1, cost, 0.0)
 
 
-def shared_out(cycles: Array, steps: Array, threads: int, target: Target) -> Array:
+def shared_out(cycles: Array, steps: Array, threads: int, target: CpuTarget) -> Array:
     """Nanoseconds when that many equal steps are dealt out to the threads, with their hand-over."""
     ns = cycles / rates_of(target).clock
     if threads == 1:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.cost.rates import Rates, rates_of
 from whet.schedule.cost.work import shared_out
@@ -28,7 +28,7 @@ SLOTS = {"div": 8.0, "math": 18.0}
 
 
 def structure_costs(
-    structure: Structure, target: Target, threads: int, columns: Mapping[str, Array]
+    structure: Structure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
 ) -> Array:
     """Estimated nanoseconds of every row."""
     count = len(next(iter(columns.values())))
@@ -50,7 +50,7 @@ def structure_costs(
     return total
 
 
-def _cycles(s: Statement, held: set[str], rates: Rates, target: Target) -> Array:
+def _cycles(s: Statement, held: set[str], rates: Rates, target: CpuTarget) -> Array:
     loops = s.loops.astype(np.float64)
     is_vector, is_unrolled = s.marks == MARKS["vector"], s.marks == MARKS["unroll"]
     lanes = np.where(is_vector, loops, 1.0).prod(axis=1)
@@ -92,7 +92,7 @@ def _loads(
     return needed
 
 
-def _traffic(s: Statement, loops: Array, held: set[str], rates: Rates, target: Target) -> Array:
+def _traffic(s: Statement, loops: Array, held: set[str], rates: Rates, target: CpuTarget) -> Array:
     """Cycles that bytes take on their way through the caches."""
     touched = [_footprints(a, loops, target) for a in s.accesses if a.buffer not in held]
     if not touched:
@@ -112,7 +112,7 @@ def _traffic(s: Statement, loops: Array, held: set[str], rates: Rates, target: T
     return total
 
 
-def _footprints(access: Access, loops: Array, target: Target) -> Array:
+def _footprints(access: Access, loops: Array, target: CpuTarget) -> Array:
     """[n, depth + 1]: bytes, in whole lines, that the loops from each one inwards touch."""
     line = target.line_bytes / access.element_bytes
     count, depth = loops.shape

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.derive.sizes import value
@@ -26,7 +26,7 @@ SMALL_TILES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 48, 64)
 """Innermost tiles where sizes need not divide; outside are doublings of them."""
 
 
-def lanes_limit(target: Target, element_bytes: int = 4) -> int:
+def lanes_limit(target: CpuTarget, element_bytes: int = 4) -> int:
     return max(1, target.lanes(8 * element_bytes))
 
 
@@ -84,7 +84,7 @@ def _powers(limit: int) -> list[int]:
 
 
 def draw(
-    structure: Structure, target: Target, threads: int, rows: int, rng: np.random.Generator
+    structure: Structure, target: CpuTarget, threads: int, rows: int, rng: np.random.Generator
 ) -> dict[str, Array]:
     """Random rows, most of them legal."""
     columns: dict[str, Array] = {}
@@ -126,7 +126,7 @@ def _doublings(
 
 # ------------------------------------------------------------------------------------ legal rows
 def legal_rows(
-    structure: Structure, target: Target, threads: int, columns: Mapping[str, Array]
+    structure: Structure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
 ) -> Array:
     """Which rows are candidates: sizes that fit, registers and scratch memory that suffice."""
     first = next(iter(columns.values()))
@@ -164,7 +164,7 @@ def legal_rows(
 
 
 def _within_limits(
-    structure: Structure, target: Target, columns: Mapping[str, Array], rows: int
+    structure: Structure, target: CpuTarget, columns: Mapping[str, Array], rows: int
 ) -> Array:
     good: Array = np.ones(rows, bool)
     for name in structure.scratch:
@@ -182,7 +182,7 @@ def _copies(
     columns: Mapping[str, Array],
     unrolled: Mapping[str, str],
     copies: Array,
-    target: Target,
+    target: CpuTarget,
 ) -> list[tuple[Array, Array]]:
     """How often each statement is written, and the vectors that an update keeps in registers."""
     found: list[tuple[Array, Array]] = []

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from whet.core.cpu import CpuTarget
 from whet.core.errors import ScheduleError, check
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule.derive.costs import structure_costs
@@ -65,7 +65,7 @@ class Derivation:
         return ("structure", *dict.fromkeys(names))
 
 
-class Derived(Sketch[Derivation]):
+class Derived(Sketch[Derivation, CpuTarget]):
     """Programs that rules derive from the task, beside the hand-made families."""
 
     name = "derived"
@@ -77,7 +77,7 @@ class Derived(Sketch[Derivation]):
     def fits(self, task: Task) -> Derivation | None:
         return Derivation(task) if task.outputs and _has_elements(task) else None
 
-    def space(self, form: Derivation, target: Target, threads: int) -> Population:
+    def space(self, form: Derivation, target: CpuTarget, threads: int) -> Population:
         """A seeded sample of legal rows, the same share of every structure."""
         found = form.structures(threads)
         names = form.holes(threads)
@@ -100,7 +100,7 @@ class Derived(Sketch[Derivation]):
         return dict(zip(names, joined))
 
     def legal(
-        self, form: Derivation, target: Target, threads: int, population: Population
+        self, form: Derivation, target: CpuTarget, threads: int, population: Population
     ) -> Array:
         """Which rows are candidates."""
         good: Array = np.zeros(len(population["structure"]), bool)
@@ -112,7 +112,7 @@ class Derived(Sketch[Derivation]):
         return good
 
     def costs(
-        self, form: Derivation, target: Target, threads: int, population: Population
+        self, form: Derivation, target: CpuTarget, threads: int, population: Population
     ) -> Array:
         costs: Array = np.full(len(population["structure"]), np.inf)
         for made, rows, columns in self._parts(form, threads, population):
@@ -120,7 +120,7 @@ class Derived(Sketch[Derivation]):
         return costs
 
     def nests(
-        self, form: Derivation, target: Target, threads: int, population: Population
+        self, form: Derivation, target: CpuTarget, threads: int, population: Population
     ) -> tuple[Statement, ...]:
         """The statements of every structure, each with the rows that have it."""
         return tuple(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule.program.kernel import Kernel
@@ -18,29 +18,29 @@ F = TypeVar("F")
 
 
 @dataclass(frozen=True)
-class Family(Sketch[F]):
+class Family(Sketch[F, CpuTarget]):
     """A sketch made of functions; the fields of `tiling` are its holes."""
 
     name: str
     find: Callable[[Task], F | None]
     tiling: Callable[..., Any]
-    holes: Callable[[F, Target, int], Population]
-    price: Callable[[F, Target, int, Population], Array]
+    holes: Callable[[F, CpuTarget, int], Population]
+    price: Callable[[F, CpuTarget, int, Population], Array]
     build: Callable[[F, Any, str], Kernel]
-    loops: Callable[[F, Target, int, Population], tuple[Statement, ...]]
+    loops: Callable[[F, CpuTarget, int, Population], tuple[Statement, ...]]
     numeric: Numeric = "exact"
 
     def fits(self, task: Task) -> F | None:
         return self.find(task)
 
-    def space(self, form: F, target: Target, threads: int) -> Population:
+    def space(self, form: F, target: CpuTarget, threads: int) -> Population:
         return self.holes(form, target, threads)
 
-    def costs(self, form: F, target: Target, threads: int, population: Population) -> Array:
+    def costs(self, form: F, target: CpuTarget, threads: int, population: Population) -> Array:
         return self.price(form, target, threads, population)
 
     def nests(
-        self, form: F, target: Target, threads: int, population: Population
+        self, form: F, target: CpuTarget, threads: int, population: Population
     ) -> tuple[Statement, ...]:
         return self.loops(form, target, threads, population)
 

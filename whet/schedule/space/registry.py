@@ -11,19 +11,19 @@ import numpy as np
 from whet.core.errors import check
 from whet.core.target import Target
 from whet.ops.base import Numeric
-from whet.schedule.space.sketch import Choice, F, Sketch
+from whet.schedule.space.sketch import Choice, F, Sketch, T
 from whet.tasks.task import Task
 
 S = TypeVar("S", bound=type[Any])
 
 
-class Sketches(Mapping[str, Sketch[Any]]):
+class Sketches(Mapping[str, Sketch[Any, Any]]):
     """Sketches by name, whet's own first, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self.added: dict[str, Sketch[Any]] = {}
+        self.added: dict[str, Sketch[Any, Any]] = {}
 
-    def __getitem__(self, name: str) -> Sketch[Any]:
+    def __getitem__(self, name: str) -> Sketch[Any, Any]:
         return self.added.get(name) or _own_sketches()[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -38,7 +38,7 @@ SKETCHES = Sketches()
 
 
 @cache
-def _own_sketches() -> dict[str, Sketch[Any]]:
+def _own_sketches() -> dict[str, Sketch[Any, Any]]:
     # They import what is beside this module, so they are loaded when they are asked for.
     from whet.schedule.sketches import OWN_SKETCHES
 
@@ -49,7 +49,7 @@ def sketch(cls: S) -> S:
     """Class decorator that adds a sketch; its class takes no arguments.
 
     @sketch
-    class Mine(Sketch[Form]):
+    class Mine(Sketch[Form, CpuTarget]):
         name = "mine"
         numeric = "exact"
         ...
@@ -58,21 +58,21 @@ def sketch(cls: S) -> S:
     return cls
 
 
-def add_sketch(made: Sketch[F]) -> Sketch[F]:
+def add_sketch(made: Sketch[F, T]) -> Sketch[F, T]:
     """Add a sketch to those that every task is offered."""
     check(made.name not in SKETCHES, "WH2121", f"there is already a sketch '{made.name}'")
     SKETCHES.added[made.name] = made
     return made
 
 
-def find_sketch(name: str) -> Sketch[Any]:
+def find_sketch(name: str) -> Sketch[Any, Any]:
     """The sketch of that name."""
     check(name in SKETCHES, "WH2121", f"there is no sketch '{name}'",
           hint=f"known are {', '.join(SKETCHES)}")  # fmt: skip
     return SKETCHES[name]
 
 
-def allowed_sketches(target: Target, numerics: Numeric) -> list[Sketch[Any]]:
+def allowed_sketches(target: Target, numerics: Numeric) -> list[Sketch[Any, Any]]:
     """The sketches for the target's kind of machine that compute with such numerics."""
     return [
         made for made in SKETCHES.values()
@@ -94,7 +94,7 @@ def last_choices(task: Task, target: Target, threads: int, numerics: Numeric) ->
             yield from _best(made, task, target, threads)
 
 
-def _best(made: Sketch[Any], task: Task, target: Target, threads: int) -> Iterator[Choice]:
+def _best(made: Sketch[Any, Any], task: Task, target: Target, threads: int) -> Iterator[Choice]:
     form = made.fits(task)
     if form is None:
         return

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule.program.kernel import Kernel
@@ -32,6 +31,7 @@ Population = dict[str, Array]
 """Many candidates: a column per hole, all of the same length."""
 
 F = TypeVar("F")
+T = TypeVar("T", contravariant=True)
 
 
 def population(names: Sequence[str], candidates: Sequence[tuple[int, ...]]) -> Population:
@@ -39,8 +39,9 @@ def population(names: Sequence[str], candidates: Sequence[tuple[int, ...]]) -> P
     return dict(zip(names, np.array(candidates, dtype=np.int64).reshape(-1, len(names)).T))
 
 
-class Sketch(Protocol[F]):
-    """A family of programs for the tasks that it fits; F is what it finds in a task.
+class Sketch(Protocol[F, T]):
+    """A family of programs for the tasks that it fits; F is what it finds in a task, T the targets
+    that it knows.
 
     What has a body here is what most sketches have: a class that says `Sketch` inherits it.
     """
@@ -65,18 +66,18 @@ class Sketch(Protocol[F]):
     def fits(self, task: Task) -> F | None:
         """The structure that the sketch works on, or None."""
 
-    def space(self, form: F, target: Target, threads: int) -> Population:
+    def space(self, form: F, target: T, threads: int) -> Population:
         """Candidates, all of them legal; no rows when there are none."""
 
-    def legal(self, form: F, target: Target, threads: int, population: Population) -> Array:
+    def legal(self, form: F, target: T, threads: int, population: Population) -> Array:
         """Which rows of an open space are candidates."""
         return np.ones(len(next(iter(population.values()))), bool)
 
-    def costs(self, form: F, target: Target, threads: int, population: Population) -> Array:
+    def costs(self, form: F, target: T, threads: int, population: Population) -> Array:
         """Estimated nanoseconds of every candidate."""
 
     def nests(
-        self, form: F, target: Target, threads: int, population: Population
+        self, form: F, target: T, threads: int, population: Population
     ) -> tuple[Statement, ...]:
         """The statements of all candidates in closed form, each with the rows it describes; none
         where only their programs say them."""
@@ -90,7 +91,7 @@ class Sketch(Protocol[F]):
 class Choice:
     """A candidate of a sketch for a task, with the analytic model's estimate."""
 
-    sketch: Sketch[Any]
+    sketch: Sketch[Any, Any]
     form: Any
     holes: Holes
     nanoseconds: float

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.program import LoopKind
 from whet.schedule.space.nests import MARKS, OPERATIONS, Statement
@@ -31,7 +31,7 @@ COUNT = 57 + 18 * BUFFERS + SAMPLES + 4 + 3
 
 
 def add_statement(
-    to: Columns, s: Statement, g: Geometry, target: Target, threads: int, shared: frozenset[str]
+    to: Columns, s: Statement, g: Geometry, target: CpuTarget, threads: int, shared: frozenset[str]
 ) -> None:
     """Adds the features; `shared` are buffers that other statements write."""
     _computation(to, s, g, target, threads)
@@ -63,7 +63,7 @@ def _product(s: Statement, g: Geometry, mark: LoopKind) -> Array:
 
 
 # -------------------------------------------------------------------------------- computation
-def _computation(to: Columns, s: Statement, g: Geometry, target: Target, threads: int) -> None:
+def _computation(to: Columns, s: Statement, g: Geometry, target: CpuTarget, threads: int) -> None:
     for kind in OPERATIONS:
         to.size(kind, s.operations.get(kind, 0.0) * g.total)
     places = _places(s, g)
@@ -90,7 +90,7 @@ def _computation(to: Columns, s: Statement, g: Geometry, target: Target, threads
     to.add("carried", float(any(s.reduces)))
 
 
-def _registers(g: Geometry, target: Target) -> Array:
+def _registers(g: Geometry, target: CpuTarget) -> Array:
     """Registers that the statement's tile needs, as a share of what there is."""
     found = np.zeros(g.extents.shape[1], np.float32)
     for t in g.touched:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.program import LoopKind
 from whet.schedule.cost.rates import rates_of
@@ -26,7 +26,7 @@ WAY_BYTES = 4096
 
 
 def add_machine(
-    to: Columns, s: Statement, g: Geometry, target: Target, threads: int, draft: Array
+    to: Columns, s: Statement, g: Geometry, target: CpuTarget, threads: int, draft: Array
 ) -> Array:
     """Adds the columns; the nanoseconds that the statement needs at the very least."""
     rates = rates_of(target)

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
-from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor, compute, placeholder

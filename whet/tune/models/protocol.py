@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from whet.core.cpu import CpuTarget
 from whet.core.errors import check
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.schedule.space.registry import find_sketch
 from whet.schedule.space.sketch import Population, Sketch
@@ -31,10 +31,10 @@ class Batch:
     """Candidates of one sketch for one task."""
 
     task: Task
-    sketch: Sketch[Any]
+    sketch: Sketch[Any, Any]
     form: Any
     """What the sketch found in the task."""
-    target: Target
+    target: CpuTarget
     threads: int
     holes: Population
 
@@ -54,7 +54,7 @@ class Batch:
 
 
 def make_batch(
-    task: Task, sketch: str, holes: Population, target: Target, threads: int
+    task: Task, sketch: str, holes: Population, target: CpuTarget, threads: int
 ) -> Batch:  # fmt: skip
     """Candidates by the name of their sketch, which must fit the task."""
     found = find_sketch(sketch)

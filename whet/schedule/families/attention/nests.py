@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.schedule.families.attention.lower import lower_attention
 from whet.schedule.families.attention.match import Attention, AttentionTiling
 from whet.schedule.space.nests import Statement, program_nests
@@ -14,7 +14,7 @@ from whet.schedule.space.sketch import Population
 
 
 def attention_nests(
-    f: Attention, target: Target, threads: int, holes: Population
+    f: Attention, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     found: list[Statement] = []

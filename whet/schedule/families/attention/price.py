@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Read, elements
@@ -51,7 +51,7 @@ COPY_CYCLES = 0.5
 """To bring an element into a panel."""
 
 
-def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Array]:
+def attention_holes(f: Attention, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Every tile that the registers allow, and blocks from all rows down to one tile."""
     first = f.first
     rows, columns = first.row.extent, first.column.extent
@@ -85,7 +85,7 @@ def attention_holes(f: Attention, target: Target, threads: int) -> dict[str, Arr
     return population(names, found)
 
 
-def _stay_apart(g: Product, rows: int, target: Target) -> bool:
+def _stay_apart(g: Product, rows: int, target: CpuTarget) -> bool:
     """Whether so many rows of the left factor, read where they lie, stay in the first cache."""
     if g.row_step is None:
         return False
@@ -93,7 +93,9 @@ def _stay_apart(g: Product, rows: int, target: Target) -> bool:
     return bool(crowding(step, np.array([rows]), target)[0] <= 1.0)
 
 
-def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def attention_costs(
+    f: Attention, target: CpuTarget, threads: int, holes: dict[str, Array]
+) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     first, rates = f.first, rates_of(target)
     block, batch = holes["block"], elements(first.outer)
@@ -140,7 +142,7 @@ def attention_costs(f: Attention, target: Target, threads: int, holes: dict[str,
     return with_weights(ns, f.task.constant_bytes, target, threads, panels)
 
 
-def _far_bytes(f: Attention, steps: Array, target: Target, threads: int) -> Array:
+def _far_bytes(f: Attention, steps: Array, target: CpuTarget, threads: int) -> Array:
     """Bytes of right factors that come from beyond the second cache of a thread's core.
 
     Every block goes through all of them.
@@ -160,7 +162,7 @@ def _far_bytes(f: Attention, steps: Array, target: Target, threads: int) -> Arra
 def _tiles(
     f: Attention,
     g: Product,
-    target: Target,
+    target: CpuTarget,
     holes: dict[str, Array],
     nv: Array,
     lanes: Array,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Read, as_expr
@@ -36,7 +36,7 @@ from whet.schedule.space.sketch import Population
 
 
 def contraction_nests(
-    c: Contraction, target: Target, threads: int, holes: Population, images: int = 1
+    c: Contraction, target: CpuTarget, threads: int, holes: Population, images: int = 1
 ) -> tuple[Statement, ...]:
     """The statements of all candidates.
 

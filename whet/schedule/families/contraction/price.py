@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
+from whet.core.cpu import CpuTarget
 from whet.core.dtypes import DType
-from whet.core.target import Target
 from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Read, Select
@@ -74,7 +74,7 @@ def sum_blocks(depth: int, holes: dict[str, Array]) -> Array:
     return np.where(terms > 0, np.ceil(depth / np.maximum(terms, 1)), 0)
 
 
-def lanes_for(columns: int, bits: int, target: Target) -> int:
+def lanes_for(columns: int, bits: int, target: CpuTarget) -> int:
     """Lanes of a vector that suits a row of this length."""
     full = max(1, target.vector_bits // bits)
     while full > columns and full > 1:
@@ -82,7 +82,7 @@ def lanes_for(columns: int, bits: int, target: Target) -> int:
     return full
 
 
-def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def direct_costs(c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """The costs of a contraction together with the arrival of its weights."""
     costs = contraction_costs(c, target, threads, holes)
     nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
@@ -92,7 +92,7 @@ def direct_costs(c: Contraction, target: Target, threads: int, holes: dict[str, 
 
 
 def contraction_costs(
-    c: Contraction, target: Target, threads: int, holes: dict[str, Array]
+    c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]
 ) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     mr, nv, lanes = holes["mr"], holes["nv"], holes["lanes"]
@@ -170,7 +170,7 @@ def _arrival_cycles(
     tiles: Array,
     blocks: Array,
     pack_b: Array,
-    target: Target,
+    target: CpuTarget,
     threads: int,
 ) -> Array:
     """What it takes to read b, or to bring it into panels.
@@ -240,7 +240,7 @@ def _reduced_step(c: Contraction) -> int:
     return min(abs(form.coefficient(k)) for k in c.reduce.axes)
 
 
-def _crowded_cycles(c: Contraction, mr: Array, target: Target) -> Array:
+def _crowded_cycles(c: Contraction, mr: Array, target: CpuTarget) -> Array:
     """Cycles that the rows of a tile take in a step of its innermost loop because they push each
     other out of the first cache, and come back from the second."""
     crowd = crowding(abs(row_step(c)) * c.reduce.dtype.itemsize, mr, target)
@@ -249,7 +249,7 @@ def _crowded_cycles(c: Contraction, mr: Array, target: Target) -> Array:
     return result
 
 
-def crowding(step: int, rows: Array, target: Target) -> Array:
+def crowding(step: int, rows: Array, target: CpuTarget) -> Array:
     """Lines of so many rows, `step` bytes apart, that share a set of the first cache, against
     those that it holds.
 
@@ -275,7 +275,7 @@ def row_step(c: Contraction) -> int:
     return 0
 
 
-def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str, Array]:
+def contraction_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Every combination of tile sizes that the register rule allows."""
     lanes = lanes_for(c.columns, c.reduce.dtype.bits, target)
     full = max(1, target.vector_bits // c.reduce.dtype.bits)
@@ -309,7 +309,7 @@ def contraction_holes(c: Contraction, target: Target, threads: int) -> dict[str,
     return dict(zip(names, table))
 
 
-def turned_holes(c: Contraction, target: Target, threads: int) -> dict[str, Array]:
+def turned_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[str, Array]:
     """The same with lanes along another axis, where the contiguous one leaves more of them idle."""
     found = contraction_holes(c, target, threads)
     contiguous = c.stage.vector
@@ -336,7 +336,7 @@ def _lane_counts(columns: int, lanes: int, full: int) -> list[int]:
     return [lanes, half] if pays else [lanes]
 
 
-def _ways_to_copy(c: Contraction, tiles: int, width: int, target: Target) -> list[int]:
+def _ways_to_copy(c: Contraction, tiles: int, width: int, target: CpuTarget) -> list[int]:
     """What may happen to b; a panel of its own is kept in half of the second cache."""
     if c.b_is_constant:
         return [IN_PLACE]
@@ -356,7 +356,7 @@ def _spread(count: int) -> list[int]:
     return sorted(found)
 
 
-def best_tiling(c: Contraction, target: Target, threads: int) -> tuple[float, Tiling]:
+def best_tiling(c: Contraction, target: CpuTarget, threads: int) -> tuple[float, Tiling]:
     """The cheapest tiling and its estimated nanoseconds."""
     holes = contraction_holes(c, target, threads)
     costs = contraction_costs(c, target, threads, holes)

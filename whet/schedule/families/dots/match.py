@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, const, select
@@ -132,7 +132,7 @@ def _lies_along(read: Read, axis: Axis) -> bool:
     return form.coefficient(axis) == 1 and not any(axis in free_symbols(x) for x in others)
 
 
-def dot_holes(d: Dots, target: Target, threads: int) -> dict[str, Array]:
+def dot_holes(d: Dots, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Tiles that fit the registers, and blocks from all rows down to one tile."""
     c = d.c
     lanes = lanes_for(d.along.extent, c.reduce.dtype.bits, target)
@@ -144,7 +144,7 @@ def dot_holes(d: Dots, target: Target, threads: int) -> dict[str, Array]:
     return population(("mr", "nc", "lanes", "tiles_per_block"), rows)
 
 
-def dot_costs(d: Dots, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def dot_costs(d: Dots, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     c, mr, nc, lanes = d.c, holes["mr"], holes["nc"], holes["lanes"]
     rates = rates_of(target)
@@ -255,7 +255,7 @@ def _copied(store: Buffer, packing: Compute) -> Stmt:
     return made
 
 
-def dot_nests(d: Dots, target: Target, threads: int, holes: Population) -> tuple[Statement, ...]:
+def dot_nests(d: Dots, target: CpuTarget, threads: int, holes: Population) -> tuple[Statement, ...]:
     """The update and the epilogue, for a whole population at once."""
     c, mr, nc, lanes = d.c, holes["mr"], holes["nc"], holes["lanes"]
     per_block, rows = holes["tiles_per_block"], np.arange(len(mr))

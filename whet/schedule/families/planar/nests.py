@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Expr, as_expr, elements
 from whet.ir.program import Store
@@ -35,7 +35,7 @@ from whet.tasks.windows import Slide
 
 
 def planar_nests(
-    form: Planar, target: Target, threads: int, holes: Population
+    form: Planar, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
@@ -39,7 +39,7 @@ ROOM = 4
 NAMES = ("px", "nv", "lanes", "planes_per_step", "stream")
 
 
-def planar_holes(form: Planar, target: Target, threads: int) -> dict[str, Array]:
+def planar_holes(form: Planar, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Tiles that fit the registers, and shares of the planes from all of them down to one."""
     s, bits = form.staged, max(8, form.stage.target.dtype.bits)
     full, fitting = max(1, target.vector_bits // bits), lanes_for(s.width, bits, target)
@@ -86,7 +86,7 @@ def _code_length(form: Planar, px: int, nv: int, lanes: int) -> int:
     return variants * px * nv * elements(form.reduce.axes)
 
 
-def planar_costs(form: Planar, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def planar_costs(form: Planar, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     s, planes = form.staged, elements(form.staged.outer)
     steps = -(-planes // holes["planes_per_step"])
@@ -102,7 +102,7 @@ def planar_costs(form: Planar, target: Target, threads: int, holes: dict[str, Ar
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
 
-def _plane_cycles(form: Planar, target: Target, px: int, nv: int, lanes: int) -> float:
+def _plane_cycles(form: Planar, target: CpuTarget, px: int, nv: int, lanes: int) -> float:
     s, rates, bits = form.staged, rates_of(target), max(8, form.stage.target.dtype.bits)
     tiles = -(-s.height // px) * -(-s.width // (nv * lanes))
     passes = float(rates.passes(np.asarray(lanes), bits))

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import free_symbols
 from whet.ir.program import Loop, Stmt, Store
@@ -24,7 +24,7 @@ from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
 
 
-def row_nests(r: Rows, target: Target, threads: int, holes: Population) -> tuple[Statement, ...]:
+def row_nests(r: Rows, target: CpuTarget, threads: int, holes: Population) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     sizes = np.stack([holes["lanes"], holes["vectors"], holes["together"]], axis=1)
     found: list[Statement] = []

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Expr, Reduce, elements
@@ -42,7 +42,7 @@ SHUFFLE_CYCLES = 4.0
 MOST_TOGETHER = 8
 
 
-def row_holes(r: Rows, target: Target, threads: int) -> dict[str, Array]:
+def row_holes(r: Rows, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Full vectors, several of them in flight, and shares from all rows down to one."""
     lanes = max(1, target.vector_bits // 32)
     rows = math.prod(r.row_shape)
@@ -71,7 +71,7 @@ def _rows_together(r: Rows) -> int:
     return min(MOST_TOGETHER, power_of_two_below(TOGETHER_BYTES // row))
 
 
-def row_costs(r: Rows, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def row_costs(r: Rows, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     rows = math.prod(r.row_shape)
     steps = -(-rows // holes["rows_per_step"])

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.work import shared_out, traffic_cycles
@@ -17,12 +17,12 @@ from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
 
 
-def slab_holes(s: Slabs, target: Target, threads: int) -> Population:
+def slab_holes(s: Slabs, target: CpuTarget, threads: int) -> Population:
     """The tile sizes of the contraction; slabs are what threads share."""
     return contraction_holes(s.contraction, target, 1)
 
 
-def slab_costs(s: Slabs, target: Target, threads: int, holes: Population) -> Array:
+def slab_costs(s: Slabs, target: CpuTarget, threads: int, holes: Population) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     rates = rates_of(target)
     multiplied = s.images * contraction_costs(s.contraction, target, 1, holes) * rates.clock
@@ -33,7 +33,7 @@ def slab_costs(s: Slabs, target: Target, threads: int, holes: Population) -> Arr
     return shared_out(cycles, steps, threads, target)
 
 
-def _turning_cycles(side: Side, target: Target) -> float:
+def _turning_cycles(side: Side, target: CpuTarget) -> float:
     """Cycles to turn one slab, tile by tile."""
     size, bits = side.tile, side.tensor.dtype.bits
     tiles = -(-side.members // size) * -(-side.tensor.shape[-1] // size)
@@ -42,6 +42,8 @@ def _turning_cycles(side: Side, target: Target) -> float:
     return tiles * (passes * size * (2.0 + math.log2(size)) + 8.0)
 
 
-def slab_nests(s: Slabs, target: Target, threads: int, holes: Population) -> tuple[Statement, ...]:
+def slab_nests(
+    s: Slabs, target: CpuTarget, threads: int, holes: Population
+) -> tuple[Statement, ...]:
     """The statements of all candidates: those of the contraction, since all copy alike."""
     return contraction_nests(s.contraction, target, 1, holes, s.images)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
@@ -34,7 +34,7 @@ from whet.schedule.space.sketch import Population
 
 
 def sliding_nests(
-    s: Sliding, target: Target, threads: int, holes: Population
+    s: Sliding, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     every = np.arange(len(holes["px"]))

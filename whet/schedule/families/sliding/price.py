@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
@@ -59,7 +59,7 @@ STRADDLING = 2.0
 NAMES = ("px", "nv", "lanes", "panels_per_step", "whole", "align")
 
 
-def sliding_holes(s: Sliding, target: Target, threads: int) -> dict[str, Array]:
+def sliding_holes(s: Sliding, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Tiles that fit the registers, by rows of the image or by panels of channels."""
     bits = max(8, s.stage.target.dtype.bits)
     lanes = lanes_for(s.vector.extent, bits, target)
@@ -87,7 +87,7 @@ def _written(s: Sliding, px: int, nv: int) -> int:
     return code_length(s, px, nv, terms)
 
 
-def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     needed = -(-s.vector.extent // (holes["nv"] * holes["lanes"]))
     chunks = -(-(needed + holes["align"]) // holes["panels_per_step"])
@@ -121,7 +121,7 @@ def sliding_costs(s: Sliding, target: Target, threads: int, holes: dict[str, Arr
 class _Facts:
     """What is the same for all candidates of a form."""
 
-    def __init__(self, s: Sliding, target: Target) -> None:
+    def __init__(self, s: Sliding, target: CpuTarget) -> None:
         self.s, self.rates = s, rates_of(target)
         self.bits = max(8, s.stage.target.dtype.bits)
         reduce, slide = s.reduce, s.columns
@@ -172,7 +172,7 @@ class _Facts:
         return self.taps[px]
 
 
-def _traffic_cycles(s: Sliding, target: Target, holes: dict[str, Array]) -> Array:
+def _traffic_cycles(s: Sliding, target: CpuTarget, holes: dict[str, Array]) -> Array:
     """What has to come from the second cache, or from where all of it can be at best."""
     rates = rates_of(target)
     image, itemsize = s.window.read.tensor, s.window.read.dtype.itemsize
@@ -197,7 +197,7 @@ def _traffic_cycles(s: Sliding, target: Target, holes: dict[str, Array]) -> Arra
     return np.asarray(arriving + again / rates.l2_bytes)
 
 
-def _share_kept(s: Sliding, target: Target, nbytes: int) -> float:
+def _share_kept(s: Sliding, target: CpuTarget, nbytes: int) -> float:
     """The share of the lines under the window that the sets of the first cache can hold."""
     buffer = s.task.buffers[s.window.read.tensor]
     itemsize, line = s.window.read.dtype.itemsize, target.line_bytes

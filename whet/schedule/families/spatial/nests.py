@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
@@ -30,7 +30,7 @@ from whet.schedule.space.sketch import Population
 
 
 def spatial_nests(
-    s: Spatial, target: Target, threads: int, holes: Population
+    s: Spatial, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     rows = np.arange(len(holes["px"]))

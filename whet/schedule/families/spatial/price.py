@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
@@ -43,7 +43,7 @@ SCATTERED = 0.75
 """What arrives from the second cache when lines do not follow each other, against what could."""
 
 
-def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
+def spatial_holes(s: Spatial, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Tiles that fit the registers, and shares of the work from everything down to one tile."""
     bits = max(8, s.stage.target.dtype.bits)
     lanes = lanes_for(s.columns, bits, target)
@@ -73,7 +73,7 @@ def spatial_holes(s: Spatial, target: Target, threads: int) -> dict[str, Array]:
     return columns
 
 
-def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def spatial_costs(s: Spatial, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]
     pixels = 1 if s.pixels is None else s.pixels.extent
@@ -93,7 +93,9 @@ def spatial_costs(s: Spatial, target: Target, threads: int, holes: dict[str, Arr
     return with_weights(ns, s.task.constant_bytes, target, threads)
 
 
-def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int, kept: int = 0) -> float:
+def _tile_cycles(
+    s: Spatial, target: CpuTarget, px: int, nv: int, lanes: int, kept: int = 0
+) -> float:
     """Cycles of one tile of px pixels and nv vectors; `kept` if it finds its weights loaded."""
     epilogue = _Tally(s, target, px, nv, lanes, kept=bool(kept))
     epilogue.add(s.stage.body, {})
@@ -107,7 +109,7 @@ def _tile_cycles(s: Spatial, target: Target, px: int, nv: int, lanes: int, kept:
 
 
 def _reduction_cycles(
-    s: Spatial, target: Target, reduce: Reduce, px: int, nv: int, lanes: int, kept: bool
+    s: Spatial, target: CpuTarget, reduce: Reduce, px: int, nv: int, lanes: int, kept: bool
 ) -> float:
     count = elements(reduce.axes)
     few = nv * count <= target.vector_registers // 2
@@ -129,7 +131,7 @@ def _reduction_cycles(
     return count / terms * cycles + visits
 
 
-def _visits(s: Spatial, target: Target, reduce: Reduce, px: int, width: int) -> float:
+def _visits(s: Spatial, target: CpuTarget, reduce: Reduce, px: int, width: int) -> float:
     """Cycles that a term waits for the lines that it steps to, where they are read once and no
     cache of the core's own holds all of them."""
     total = 0.0
@@ -160,7 +162,7 @@ class _Tally:
     """Operations, loads and bytes of a tile."""
 
     def __init__(
-        self, s: Spatial, target: Target, px: int, nv: int, lanes: int, *, kept: bool = False
+        self, s: Spatial, target: CpuTarget, px: int, nv: int, lanes: int, *, kept: bool = False
     ) -> None:
         self.kept = kept
         self.s, self.target, self.px, self.nv, self.lanes = s, target, px, nv, lanes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer, Store
@@ -45,7 +45,7 @@ ROW, COLUMN = Var("row"), Var("column")
 
 
 def staged_nests(
-    s: Staged, target: Target, threads: int, holes: Population
+    s: Staged, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     every = np.arange(len(holes["px"]))

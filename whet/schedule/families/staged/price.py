@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
@@ -53,7 +53,7 @@ STALL_CYCLES = 35.0
 NAMES = ("px", "nv", "lanes", "rows", "blocks_per_step", "ahead")
 
 
-def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
+def staged_holes(s: Staged, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Tiles that fit the registers, blocks whose copy stays in the first cache."""
     bits = max(8, s.window.read.dtype.bits)
     full = max(1, target.vector_bits // bits)
@@ -83,14 +83,14 @@ def staged_holes(s: Staged, target: Target, threads: int) -> dict[str, Array]:
     return population(NAMES, found)
 
 
-def _may_copy_by_tiles(s: Staged, target: Target, px: int, rows: int, copied: int) -> bool:
+def _may_copy_by_tiles(s: Staged, target: CpuTarget, px: int, rows: int, copied: int) -> bool:
     """Whether copying may go on while computing does: the first cache has room for what streams
     through, and no columns are parted, which would take the units that computing needs."""
     several = s.rows is not None and rows >= 2 * px
     return several and s.columns.step == 1 and 2 * copied <= target.l1d_bytes
 
 
-def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def staged_costs(s: Staged, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     blocks = elements(s.outer) * -(-s.height // holes["rows"])
     steps = -(-blocks // holes["blocks_per_step"])
@@ -107,7 +107,7 @@ def staged_costs(s: Staged, target: Target, threads: int, holes: dict[str, Array
 
 
 def _block_cycles(
-    s: Staged, target: Target, px: int, nv: int, lanes: int, rows: int, ahead: int
+    s: Staged, target: CpuTarget, px: int, nv: int, lanes: int, rows: int, ahead: int
 ) -> float:
     width = nv * lanes
     tiles = -(-rows // px) * -(-s.width // width)
@@ -129,7 +129,7 @@ def _block_cycles(
     return crowded * fitted * (busy + (ahead != 1) * STALL_CYCLES)
 
 
-def _copy_cycles(s: Staged, target: Target, lanes: int, rows: int) -> float:
+def _copy_cycles(s: Staged, target: CpuTarget, lanes: int, rows: int) -> float:
     rates, bits = rates_of(target), max(8, s.window.read.dtype.bits)
     passes = float(rates.load_passes(np.asarray(lanes), bits))
     copy = copy_of(s, lanes, rows)
@@ -138,7 +138,7 @@ def _copy_cycles(s: Staged, target: Target, lanes: int, rows: int) -> float:
     return copy.rows * (slots / rates.loads + ROW_CYCLES)
 
 
-def _tile_cycles(s: Staged, target: Target, px: int, nv: int, lanes: int) -> float:
+def _tile_cycles(s: Staged, target: CpuTarget, px: int, nv: int, lanes: int) -> float:
     rates, bits = rates_of(target), max(8, s.window.read.dtype.bits)
     passes = float(rates.passes(np.asarray(lanes), bits))
     load_passes = float(rates.load_passes(np.asarray(lanes), bits))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, elements
@@ -128,7 +128,7 @@ def find_sweeps(task: Task) -> Sweeps | None:
     return Sweeps(task, stage, reduce, vector, outer, terms, value)
 
 
-def sweep_holes(s: Sweeps, target: Target, threads: int) -> dict[str, Array]:
+def sweep_holes(s: Sweeps, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Panels that fit the registers, and chunks that fit the first cache."""
     itemsize = s.reduce.dtype.itemsize
     lanes = lanes_for(s.vector.extent, 8 * itemsize, target)
@@ -144,7 +144,7 @@ def sweep_holes(s: Sweeps, target: Target, threads: int) -> dict[str, Array]:
     return population(("nv", "lanes", "block", "panels_per_chunk"), rows)
 
 
-def sweep_costs(s: Sweeps, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def sweep_costs(s: Sweeps, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     nv, lanes, block = holes["nv"], holes["lanes"], holes["block"]
     rates = rates_of(target)
@@ -225,7 +225,7 @@ def lower_sweeps(s: Sweeps, t: SweepTiling, name: str) -> Kernel:
 
 
 def sweep_nests(
-    s: Sweeps, target: Target, threads: int, holes: Population
+    s: Sweeps, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The loops of the update, where blocks are whole, and of the epilogue."""
     nv, lanes, block = holes["nv"], holes["lanes"], holes["block"]

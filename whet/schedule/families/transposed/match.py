@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import affine, substitute
 from whet.ir.expr import Axis, Expr, Read, Var, call, elements
@@ -70,7 +70,7 @@ def find_transposed(task: Task) -> Transposed | None:
     return Transposed(task, stage, source, target, outer)
 
 
-def transposed_holes(t: Transposed, target: Target, threads: int) -> dict[str, Array]:
+def transposed_holes(t: Transposed, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Tiles that fill half a vector or all of it, where both axes are long enough."""
     bits = max(8, t.stage.target.dtype.bits)
     full = max(1, target.vector_bits // bits)
@@ -85,7 +85,9 @@ def transposed_holes(t: Transposed, target: Target, threads: int) -> dict[str, A
     return dict(zip(("size", "blocks_per_step"), columns))
 
 
-def transposed_costs(t: Transposed, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def transposed_costs(
+    t: Transposed, target: CpuTarget, threads: int, holes: dict[str, Array]
+) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     size, per_step = holes["size"], holes["blocks_per_step"]
     blocks, across = -(-t.source.extent // size), -(-t.target.extent // size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Axis, Expr, Read, as_expr, elements
 from whet.ir.program import Buffer, Store
@@ -28,7 +28,7 @@ from whet.schedule.space.sketch import Population
 
 
 def transposed_nests(
-    t: Transposed, target: Target, threads: int, holes: Population
+    t: Transposed, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     size, per_step = holes["size"], holes["blocks_per_step"]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, as_expr, elements
@@ -47,7 +47,7 @@ from whet.schedule.space.sketch import Population
 
 
 def winograd_nests(
-    w: Winograd, target: Target, threads: int, holes: Population
+    w: Winograd, target: CpuTarget, threads: int, holes: Population
 ) -> tuple[Statement, ...]:
     """The statements of all candidates."""
     found: list[Statement] = []

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from whet.core.target import Target
+from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.ir.program import SCRATCH_LIMIT_BYTES
@@ -45,7 +45,7 @@ SPILL = 0.85
 """What one core moves between its second cache and what lies behind, against what it reads."""
 
 
-def winograd_holes(w: Winograd, target: Target, threads: int) -> dict[str, Array]:
+def winograd_holes(w: Winograd, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Every combination of tile sizes that registers, image and caches allow."""
     lanes = lanes_for(w.columns, w.reduce.dtype.bits, target)
     found = []
@@ -87,7 +87,7 @@ def _rows(w: Winograd, m: int) -> int:
     return _tiles(w, m) * elements(w.batch)
 
 
-def winograd_costs(w: Winograd, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def winograd_costs(w: Winograd, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     costs = np.zeros(len(holes["m"]))
     for m in map(int, np.unique(holes["m"])):
@@ -96,7 +96,7 @@ def winograd_costs(w: Winograd, target: Target, threads: int, holes: dict[str, A
     return costs
 
 
-def _costs(w: Winograd, m: int, target: Target, threads: int, holes: dict[str, Array]) -> Array:
+def _costs(w: Winograd, m: int, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """The costs of rows that all have the same m."""
     mr, nv, lanes, block = (holes[n] for n in ("mr", "nv", "lanes", "block"))
     size, rows, points = w.reduce.dtype.itemsize, _rows(w, m), w.points(m)
@@ -162,7 +162,9 @@ def _transform_cycles(count: int, run: int, tile: Transform, rates: Rates, lanes
     return result
 
 
-def best_winograd(w: Winograd, target: Target, threads: int) -> tuple[float, WinogradTiling] | None:
+def best_winograd(
+    w: Winograd, target: CpuTarget, threads: int
+) -> tuple[float, WinogradTiling] | None:
     """The cheapest tiling and its estimated nanoseconds; None when the image is too small."""
     holes = winograd_holes(w, target, threads)
     if not len(holes["m"]):
