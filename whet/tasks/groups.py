@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 
 from whet.core.types import Shape
 from whet.graph.graph import Constant, Graph, Node, Result, Value
+from whet.ir.expr import Axis, Const, Read
+from whet.ir.tensor import subexpressions
 from whet.tasks.structure import Structure, reads_in_place, structure_of
 
 
@@ -189,7 +191,8 @@ def merge_products(
         if group not in groups or group.opaque:
             continue
         for producer in _producers(group, owner):
-            if not producer.heavy or _passed_on(graph, producer, group) is None:
+            passed = _passed_on(graph, producer, group) if producer.heavy else None
+            if passed is None or _reads_windows(group, passed):
                 continue
             chain = [producer, group]
             longer = [*chain, *_only_product_after(graph, group, owner)]
@@ -204,6 +207,29 @@ def merge_products(
                 owner.update(dict.fromkeys(g.nodes, last))
                 groups.remove(g)
             break
+
+
+def _reads_windows(group: Group, v: Value) -> bool:
+    """True when a node reads the value at sums of positions: what windows share would be computed
+    for each of them."""
+    return any(
+        v is given and not _reads_along_axes(node, n)
+        for node in group.nodes
+        for n, given in enumerate(node.inputs)
+    )
+
+
+def _reads_along_axes(node: Node, position: int) -> bool:
+    s = structure_of(node)
+    if s is None:
+        return False
+    return all(
+        isinstance(index, (Axis, Const))
+        for stage in s.computes
+        for e in subexpressions(stage.body)
+        if isinstance(e, Read) and e.tensor is s.inputs[position]
+        for index in e.indices
+    )
 
 
 def _only_product_after(graph: Graph, group: Group, owner: Mapping[Node, Group]) -> list[Group]:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from whet.core.dtypes import u8
 from whet.graph.graph import Constant, Graph, Node, Value
-from whet.ir.expr import Reduce
 from whet.ir.program import Buffer
-from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.ir.tensor import Compute, Placeholder, Tensor, compute
 from whet.ops.control import Control
 from whet.tasks.control import control_steps
-from whet.tasks.expressions import (
-    canonical,
-    group_tensors,
-    inline_stages,
-    keep_reductions_and_costly,
-    nothing,
-)
+from whet.tasks.group_stages import KNOWN, group_parts, row_axes
 from whet.tasks.groups import Group, partition
 from whet.tasks.layout import choose_layouts
 from whet.tasks.loops import bound_program
-from whet.tasks.phases import split_phases
 from whet.tasks.placement import Place, Placement, Storage, place_values
 from whet.tasks.price import Price
-from whet.tasks.rowshape import common_rows
 from whet.tasks.steps import AnyStep, LoopStep, Plan, Step
 from whet.tasks.structure import structure_of
-from whet.tasks.task import Task
+from whet.tasks.task import Border, Task
+from whet.tasks.wiring import wiring_of
 
 
 def plan_segment(graph: Graph, price: Price) -> Plan:
@@ -78,20 +71,13 @@ def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnySte
     if group.opaque:
         return [_loop_step(group.nodes[0], placement, name)]
     outputs = group.outputs(graph)
-    tensors, sources = group_tensors(group, outputs)
-    inlined = inline_stages(tensors, nothing)
-    shared = _shared_reductions(tensors)
-    if len(outputs) > 1 or shared or _reductions(inlined) > 1 or _nested(inlined):
-        inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
-    made, values = canonical(inlined, sources)
+    wiring, values = wiring_of(group.nodes, outputs)
     places = [placement.places[v] for v in outputs]
-    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
-        return [Step(*make_task(made, values, places, placement), name, nodes)]
     steps: list[AnyStep] = []
-    for phase in split_phases(made[0]):
-        part, used = canonical([phase.stage], values)
-        place = places[0].every(phase.starts, phase.steps)
-        steps.append(Step(*make_task(part, used, [place], placement), name, nodes))
+    for part in group_parts(wiring):
+        targets = [places[0].every(part.starts, part.steps)] if part.steps else places
+        read = {t: values[n] for t, n in part.sources}
+        steps.append(Step(*make_task(part.outputs, read, targets, placement), name, nodes))
     return steps
 
 
@@ -101,33 +87,6 @@ def _loop_step(node: Node, placement: Placement, name: str) -> LoopStep:
     places = [placement.places[v] for v in (*node.inputs, *node.results)]
     bound = bound_program(program, [(p.strides, p.offset) for p in places])
     return LoopStep(bound, tuple(p.storage for p in places), name, (node,))
-
-
-def _shared_reductions(tensors: Sequence[Compute]) -> bool:
-    """True when a reduction feeds several elements: writing it into them would repeat it."""
-    largest = max(t.type.size for t in tensors)
-    found = [s for s in stages(tensors) if isinstance(s, Compute)]
-    return any(s.type.size < largest and _reductions([s]) for s in found if s not in tensors)
-
-
-def _reductions(tensors: Sequence[Compute]) -> int:
-    return sum(
-        isinstance(e, Reduce)
-        for s in stages(tensors)
-        if isinstance(s, Compute)
-        for e in subexpressions(s.body)
-    )
-
-
-def _nested(tensors: Sequence[Compute]) -> bool:
-    return any(
-        isinstance(inner, Reduce)
-        for s in stages(tensors)
-        if isinstance(s, Compute)
-        for e in subexpressions(s.body)
-        if isinstance(e, Reduce)
-        for inner in subexpressions(e.value)
-    )
 
 
 def make_task(
@@ -150,7 +109,20 @@ def make_task(
     constants = frozenset(t for t, v in values.items() if isinstance(v, Constant))
     given = frozenset(t for t in values if places[t].storage.kind == "input")
     storages = {t: p.storage for t, p in places.items()}
-    return Task(tuple(made), buffers, constants, borders, given), storages
+    around = tuple(borders.items())
+    return _task(tuple(made), tuple(buffers.items()), constants, around, given), storages
+
+
+@lru_cache(maxsize=KNOWN)
+def _task(
+    made: tuple[Compute, ...],
+    buffers: tuple[tuple[Tensor, Buffer], ...],
+    constants: frozenset[Tensor],
+    borders: tuple[tuple[Tensor, Border], ...],
+    given: frozenset[Tensor],
+) -> Task:
+    """The one task of these fields: what is known about a task is found out once."""
+    return Task(made, dict(buffers), constants, dict(borders), given)
 
 
 def _copy_step(source: Place, target: Place, name: str) -> Step:
@@ -177,17 +149,15 @@ def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -
     outputs = merged.outputs(graph)
     if not outputs or not any(_reduces(n) for n in merged.nodes):
         return False
-    tensors, sources = group_tensors(merged, outputs)
-    if len(tensors) != len(outputs):
+    wiring, values = wiring_of(merged.nodes, outputs)
+    found = row_axes(wiring)
+    if found is None:
         return False
-    kept = inline_stages(tensors, keep_reductions_and_costly(tensors))
-    found = [t for t in stages(kept) if isinstance(t, Compute)]
-    rank = common_rows(found)
-    if rank is None:
-        return False
-    values = [v for v in (*sources.values(), *outputs) if not isinstance(v, Constant)]
-    full = max(v.tensor_type.rank for v in values)
-    return all(_contiguous_inside(placement, v, rank) for v in values if v.tensor_type.rank == full)
+    rank, sources = found
+    read = (*(values[n] for n in sources), *outputs)
+    moving = [v for v in read if not isinstance(v, Constant)]
+    full = max(v.tensor_type.rank for v in moving)
+    return all(_contiguous_inside(placement, v, rank) for v in moving if v.tensor_type.rank == full)
 
 
 def _rows_kept(
