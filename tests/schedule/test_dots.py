@@ -14,7 +14,9 @@ from whet.core.dtypes import f32
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.families.dots.match import DotTiling, dot_holes, find_dots, lower_dots
+from whet.schedule.families.dots.lower import lower_dots
+from whet.schedule.families.dots.match import DotTiling, find_dots
+from whet.schedule.families.dots.price import dot_holes
 from whet.tasks.task import Task
 
 

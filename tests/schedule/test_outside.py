@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.schedule.cheapest import best_tiling
 from tests.schedule.windows import Windows, relative_error
 from tests.targets import HOST
 from whet.core.cpu import PRESETS
@@ -15,7 +16,7 @@ from whet.ir.expr import Axis, Var
 from whet.schedule.families.contraction.halo import least_needed, part_needed, span
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import Contraction, Tiling, find_contraction
-from whet.schedule.families.contraction.price import best_tiling, contraction_holes
+from whet.schedule.families.contraction.price import contraction_holes
 from whet.schedule.space.nest_writer import position
 
 WIDE = PRESETS["x86-64-v4"]

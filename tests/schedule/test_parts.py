@@ -13,8 +13,9 @@ from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.ir.expr import Read, call
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, subexpressions, sum_
-from whet.schedule.algorithms.parts import SHORTEST_PART, InParts, numbers_of_parts, reduced_order
+from whet.schedule.algorithms.parts import SHORTEST_PART, numbers_of_parts, reduced_order
 from whet.schedule.default import default_choice
+from whet.schedule.families.parts.sketch import InParts
 from whet.schedule.program.primitives.accesses import stores_in
 from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
@@ -107,7 +108,7 @@ def test_results_of_parts_are_written_once_and_added_up_elsewhere(name: str) -> 
         if form is None or not len(population["parts"]):
             continue
         for holes in some_rows(population, 0, 5):
-            _, inner = form.halves(holes["parts"])
+            inner = form.cut(holes["parts"]).form
             inside = {n: x for n, x in holes.items() if n not in ("parts", "shared")}
             program = sketch.inner.lower(inner, inside, "k").program
             stores = stores_in(program.body)

@@ -19,7 +19,8 @@ from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import DType, f32, f64, i32
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.families.planar.match import Planar, PlanarTiling, find_planar, lower_planar
+from whet.schedule.families.planar.lower import lower_planar
+from whet.schedule.families.planar.match import Planar, PlanarTiling, find_planar
 from whet.schedule.families.planar.price import planar_costs, planar_holes
 
 SIZES = st.tuples(st.integers(1, 20), st.integers(2, 70))

@@ -13,7 +13,8 @@ from tests.schedule.small_tasks import (
 )
 from tests.schedule.test_family_nests import shape_of
 from tests.targets import HOST
-from whet.schedule.families.rows.match import Rows, RowTiling, find_rows, lower_rows
+from whet.schedule.families.rows.lower import lower_rows
+from whet.schedule.families.rows.match import Rows, RowTiling, find_rows
 from whet.schedule.families.rows.nests import row_nests
 from whet.schedule.families.rows.price import row_costs, row_holes
 from whet.schedule.space.nests import program_nests

@@ -20,8 +20,10 @@ from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
 from whet.schedule.default import default_choice
 from whet.schedule.families.contraction.match import Tiling
-from whet.schedule.families.slabs.match import find_slabs, lower_slabs
-from whet.schedule.families.slabs.price import slab_costs, slab_holes, slab_nests
+from whet.schedule.families.slabs.lower import lower_slabs
+from whet.schedule.families.slabs.match import find_slabs
+from whet.schedule.families.slabs.nests import slab_nests
+from whet.schedule.families.slabs.price import slab_costs, slab_holes
 from whet.schedule.space.nests import program_nests
 from whet.tasks.expressions import inline_stages, nothing
 from whet.tasks.task import Task

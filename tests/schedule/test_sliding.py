@@ -22,13 +22,8 @@ from whet.core.types import Array, TensorType
 from whet.ir.expr import Axis, Expr, select
 from whet.ir.tensor import compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
-from whet.schedule.families.sliding.match import (
-    Segment,
-    SlidingTiling,
-    can_align,
-    find_sliding,
-    lower_sliding,
-)
+from whet.schedule.families.sliding.lower import lower_sliding
+from whet.schedule.families.sliding.match import Segment, SlidingTiling, can_align, find_sliding
 from whet.schedule.families.sliding.price import sliding_costs, sliding_holes
 from whet.tasks.task import Task
 

@@ -20,7 +20,8 @@ from whet.ir.expr import call
 from whet.ir.tensor import Compute, compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.ops.conv import Conv
 from whet.schedule.default import default_choice
-from whet.schedule.families.staged.match import Staged, StagedTiling, find_staged, lower_staged
+from whet.schedule.families.staged.lower import lower_staged
+from whet.schedule.families.staged.match import Staged, StagedTiling, find_staged
 from whet.schedule.families.staged.price import staged_costs, staged_holes
 from whet.tasks.task import Task
 

@@ -22,12 +22,8 @@ from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.tensor import compute, placeholder
 from whet.schedule.default import default_choice
-from whet.schedule.families.spatial.match import (
-    SpatialTiling,
-    can_stream,
-    find_spatial,
-    lower_spatial,
-)
+from whet.schedule.families.spatial.lower import lower_spatial
+from whet.schedule.families.spatial.match import SpatialTiling, can_stream, find_spatial
 from whet.schedule.families.spatial.price import spatial_costs, spatial_holes
 from whet.tasks.task import Task
 

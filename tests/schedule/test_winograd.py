@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
+from tests.schedule.cheapest import best_tiling, best_winograd
 from tests.schedule.windows import Windows, relative_error
 from tests.targets import HOST
 from whet.core.cpu import PRESETS, CpuTarget
@@ -27,11 +28,10 @@ from whet.schedule.algorithms.transforms import (
 from whet.schedule.default import default_kernel
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import find_contraction
-from whet.schedule.families.contraction.price import best_tiling, contraction_holes, direct_costs
+from whet.schedule.families.contraction.price import contraction_holes, direct_costs
 from whet.schedule.families.winograd.lower import lower_winograd
 from whet.schedule.families.winograd.match import WinogradTiling, find_winograd
 from whet.schedule.families.winograd.precision import longest_sum
-from whet.schedule.families.winograd.price import best_winograd
 from whet.schedule.program.kernel import Kernel, prepare_constant
 
 X86 = HOST.triple.startswith("x86_64")
@@ -209,7 +209,7 @@ TILINGS = [
     WinogradTiling(2, 4, 2, 8),
     WinogradTiling(4, 3, 1, 8, panels_per_chunk=3, prefetch=1, terms=4),
     WinogradTiling(2, 5, 1, 16, block=5),
-    WinogradTiling(4, 2, 2, 8, block=3, unroll=2, prefetch=1, terms=5),
+    WinogradTiling(4, 2, 2, 8, block=3, prefetch=1, terms=5),
 ]
 
 
@@ -263,7 +263,7 @@ def test_order_of_work_does_not_change_a_bit() -> None:
     case = CASES["ragged"]
     w = find_winograd(case.task)
     assert w is not None
-    tilings = [WinogradTiling(4, 3, 1, 8), WinogradTiling(4, 4, 2, 8, block=4, unroll=4)]
+    tilings = [WinogradTiling(4, 3, 1, 8), WinogradTiling(4, 4, 2, 8, block=4)]
     first, second = (case.run(lower_winograd(w, t, "kernel"), HOST) for t in tilings)
     np.testing.assert_array_equal(first, second)
 

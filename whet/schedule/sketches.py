@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from whet.core.cpu import CpuTarget
-from whet.schedule.algorithms.parts import InParts
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.families.attention.sketch import ATTENTION
 from whet.schedule.families.contraction.sketch import CONTRACTION, TURNED
 from whet.schedule.families.dots.sketch import DOTS
+from whet.schedule.families.parts.sketch import PARTS
 from whet.schedule.families.planar.sketch import PLANAR
 from whet.schedule.families.rows.sketch import ROWS
 from whet.schedule.families.slabs.sketch import SLABS
@@ -21,10 +21,8 @@ from whet.schedule.families.transposed.sketch import TRANSPOSED
 from whet.schedule.families.winograd.sketch import WINOGRAD
 from whet.schedule.space.sketch import Sketch
 
-_INNER: tuple[Sketch[Any, CpuTarget], ...] = (CONTRACTION, SPATIAL, ROWS, DOTS, SWEEPS)
-
 OWN_SKETCHES: tuple[Sketch[Any, CpuTarget], ...] = (
     CONTRACTION, TURNED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING, PLANAR, ROWS,
-    TRANSPOSED, ATTENTION, DOTS, SWEEPS, *map(InParts, _INNER), Derived(),
+    TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
 )  # fmt: skip
 """Of equal prices the first one wins."""

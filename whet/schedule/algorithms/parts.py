@@ -13,28 +13,14 @@ results do not.  Parts are cut along what lies furthest apart in memory, so that
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from whet.core.cpu import CpuTarget
-from whet.core.types import Array, Shape
+from whet.core.types import Shape
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, elements
-from whet.ir.program import Buffer, Program
+from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
-from whet.ops.base import Numeric
-from whet.schedule.families.spatial.match import Spatial, SpatialTiling, find_spatial, lower_spatial
-from whet.schedule.families.spatial.nests import spatial_nests
-from whet.schedule.families.spatial.price import spatial_costs
-from whet.schedule.program.access import address_form, flat_buffer, map_expr
-from whet.schedule.program.kernel import Kernel
-from whet.schedule.program.loops import power_of_two_below
-from whet.schedule.space.nests import Statement
-from whet.schedule.space.sketch import Population, Sketch
+from whet.schedule.program.access import address_form, map_expr
 from whet.tasks.task import Task
 
 FEWEST_TERMS = 256
@@ -45,13 +31,6 @@ SHORTEST_PART = 16
 """Terms of a part, at least: each of them writes its results, which are read once more."""
 MOST_PARTS = 1024
 MOST_RESULTS = 1 << 14
-FINISHING_STEPS = 8
-"""Steps of the second loop where it is shared out."""
-MEETING = 1.1
-"""Slow-down because threads wait for each other once more, and read what the others wrote."""
-LANES = 16
-VECTORS = 4
-"""Of the second loop, where there are results enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,144 +42,7 @@ class Halves:
     buffer: Buffer
     """The memory between them."""
 
-    @cached_property
-    def finish(self) -> Spatial:
-        found = find_spatial(self.whole)
-        assert found is not None
-        return found
 
-    def tiling(self, shared: int) -> SpatialTiling:
-        """How the parts are added up: by one thread, or by several."""
-        s = self.finish
-        lanes = min(LANES, power_of_two_below(s.columns))
-        nv = max(1, min(VECTORS, s.columns // lanes))
-        rows = 1 if s.pixels is None else s.pixels.extent
-        panels = -(-s.columns // (nv * lanes))
-        if not shared:
-            return SpatialTiling(1, nv, lanes, rows, panels)
-        if rows > 1:
-            return SpatialTiling(1, nv, lanes, -(-rows // FINISHING_STEPS), panels)
-        return SpatialTiling(1, nv, lanes, 1, -(-panels // FINISHING_STEPS))
-
-
-@dataclass(frozen=True, eq=False)
-class Parted:
-    """A reduction and the sketch that its parts are made by."""
-
-    task: Task
-    inner: Sketch[Any, CpuTarget]
-    order: tuple[Axis, ...]
-    """What is reduced, and what lies furthest apart first."""
-
-    @cached_property
-    def known(self) -> dict[int, tuple[Halves, Any]]:
-        """The halves for numbers of parts, with what the inner sketch finds in the first."""
-        return {}
-
-    def halves(self, parts: int) -> tuple[Halves, Any]:
-        if parts not in self.known:
-            made = halves_of(self.task, self.order, parts)
-            self.known[parts] = made, self.inner.fits(made.parts)
-        return self.known[parts]
-
-
-class InParts(Sketch[Parted, CpuTarget]):
-    """The sketch of reductions in parts, each of which another sketch makes."""
-
-    numeric: Numeric = "exact"
-    structure = ("parts",)
-
-    def __init__(self, inner: Sketch[Any, CpuTarget]) -> None:
-        self.inner = inner
-        self.name = f"parts of {inner.name}"
-
-    def fits(self, task: Task) -> Parted | None:
-        order = reduced_order(task)
-        return None if order is None else Parted(task, self.inner, order)
-
-    def space(self, form: Parted, target: CpuTarget, threads: int) -> Population:
-        tables: list[Population] = []
-        for parts in numbers_of_parts(form.task, form.order):
-            halves, inner = form.halves(parts)
-            if inner is None:
-                continue
-            found = self.inner.space(inner, target, threads)
-            count = len(next(iter(found.values())))
-            for shared in (0, 1) if threads > 1 and halves.whole.outputs[0].type.size > 1 else (0,):
-                own = {"parts": np.full(count, parts), "shared": np.full(count, shared)}
-                tables.append({**own, **found})
-        if not tables:
-            return {"parts": np.zeros(0, np.int64)}
-        names = dict.fromkeys(name for table in tables for name in table)
-        zeros = [np.zeros(len(table["parts"]), np.int64) for table in tables]
-        return {
-            name: np.concatenate([table.get(name, zero) for table, zero in zip(tables, zeros)])
-            for name in names
-        }
-
-    def costs(self, form: Parted, target: CpuTarget, threads: int, population: Population) -> Array:
-        costs: Array = np.full(len(population["parts"]), np.inf)
-        for parts, shared, rows in _groups(population):
-            halves, inner = form.halves(parts)
-            first = self.inner.costs(inner, target, threads, _inside(population, rows))
-            finish = _finishing(halves, shared)
-            second = spatial_costs(halves.finish, target, threads, finish)
-            costs[rows] = MEETING * (first + second[0])
-        return costs
-
-    def nests(
-        self, form: Parted, target: CpuTarget, threads: int, population: Population
-    ) -> tuple[Statement, ...]:
-        found: list[Statement] = []
-        for parts, shared, rows in _groups(population):
-            halves, inner = form.halves(parts)
-            inside = self.inner.nests(inner, target, threads, _inside(population, rows))
-            found += [replace(s, rows=rows[s.rows]) for s in inside]
-            finish = {n: np.repeat(c, len(rows)) for n, c in _finishing(halves, shared).items()}
-            after = spatial_nests(halves.finish, target, threads, finish)
-            found += [replace(s, rows=rows[s.rows]) for s in after]
-        return tuple(found)
-
-    def lower(self, form: Parted, holes: Mapping[str, int], name: str) -> Kernel:
-        halves, inner = form.halves(holes["parts"])
-        own = {n: x for n, x in holes.items() if n not in ("parts", "shared")}
-        first = self.inner.lower(inner, own, name)
-        second = lower_spatial(halves.finish, halves.tiling(holes["shared"]), name)
-        made = joined(first, second, flat_buffer(halves.buffer), name)
-        return replace(made, results=form.task.outputs)
-
-
-def joined(first: Kernel, second: Kernel, between: Buffer, name: str) -> Kernel:
-    """One kernel after the other, with memory that only they know between them."""
-    sources = dict(zip(first.program.inputs, first.arguments))
-    sources |= dict(zip(second.program.inputs, second.arguments))
-    sources.pop(between)
-    room = (*first.program.workspace, *second.program.workspace, between)
-    body = (*first.program.body, *second.program.body)
-    program = Program(name, tuple(sources), second.program.outputs, body, room)
-    return Kernel(program, tuple(sources.values()), second.results)
-
-
-def _groups(population: Population) -> list[tuple[int, int, Array]]:
-    """The rows of each number of parts and way to add them up."""
-    kinds = np.stack([population["parts"], population["shared"]], axis=1)
-    return [
-        (int(parts), int(shared), np.flatnonzero((kinds == (parts, shared)).all(axis=1)))
-        for parts, shared in np.unique(kinds, axis=0)
-    ]
-
-
-def _inside(population: Population, rows: Array) -> Population:
-    return {n: c[rows] for n, c in population.items() if n not in ("parts", "shared")}
-
-
-def _finishing(halves: Halves, shared: int) -> Population:
-    t = halves.tiling(shared)
-    names = ("px", "nv", "lanes", "tiles_per_step", "panels_per_step")
-    return {name: np.array([getattr(t, name)]) for name in names}
-
-
-# ---------------------------------------------------------------------------------- which parts
 def reduced_order(task: Task) -> tuple[Axis, ...] | None:
     """What is reduced, furthest apart in memory first; None where parts are of no use."""
     reduce = _only_reduce(task)

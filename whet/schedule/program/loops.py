@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from whet.core.dtypes import DType, i64, integer_range
 from whet.ir.expr import Axis, Const, Expr, Read, Var, call, const
@@ -91,3 +91,15 @@ def read_buffers(*block: Stmt) -> list[Buffer]:
     values = (e for stmt in walk(block) for e in stmt.expressions)
     reads = (e for e in subexpressions(*values) if isinstance(e, Read))
     return list(dict.fromkeys(r.tensor for r in reads if isinstance(r.tensor, Buffer)))
+
+
+def vectors_along(extent: int, lanes: int, store: Callable[[Expr], Stmt]) -> list[Stmt]:
+    """Vector stores along a run: whole vectors, then one of what is left."""
+    n, lane = Var("n"), Var("lane")
+    found: list[Stmt] = []
+    if extent >= lanes:
+        vector = loop(lane, lanes, store(n * lanes + lane), kind="vector")
+        found.append(loop(n, extent // lanes, vector))
+    if rest := extent % lanes:
+        found.append(loop(lane, rest, store(lane + (extent - rest)), kind="vector"))
+    return found

@@ -77,7 +77,6 @@ class RegisterTile:
         b: Expr,
         reduced: Loops,
         finish: Callable[[Expr], Stmt],
-        unroll: int = 1,
         beside: Sequence[Stmt] = (),
         terms: int = 0,
         needed: Conditions | None = None,
@@ -95,23 +94,23 @@ class RegisterTile:
         cut = cut_of([extent for _, extent in reduced], terms)
         if cut is None:
             return Allocate(
-                acc, (zero, *nested(reduced, update, unroll, needed), self.each(finish(acc[at])))
+                acc, (zero, *nested(reduced, update, needed), self.each(finish(acc[at])))
             )
         place, within = cut
         (var, extent), inner = reduced[place], reduced[place + 1 :]
         first, step = Var(f"{var.name}b"), Var(f"{var.name}r")
-        update = only_needed(var, nested(inner, update, unroll, needed), needed)
+        update = only_needed(var, nested(inner, update, needed), needed)
         update = substitute_block(update, {var: first * within + step})
         if extent % within:
             count = call("min", const(within, var.dtype), extent - first * within)
             one: Stmt = Loop(step, count, update)
         else:
-            one = repeated(step, within, update, 1 if inner else unroll)
+            one = loop(step, within, *update)
         total = Buffer("total", acc.shape, acc.dtype)
         added = self.each(Store(total, at, total[at] + acc[at]))
         summed = Allocate(acc, (zero, one, added))
         outer = [*reduced[:place], (first, -(-extent // within))]
-        blocks = nested(outer, (summed,), needed=needed)
+        blocks = nested(outer, (summed,), needed)
         none = self.each(Store(total, at, const(0, acc.dtype)))
         return Allocate(total, (none, *blocks, self.each(finish(total[at]))))
 
@@ -161,13 +160,12 @@ def rows_ahead(b: Expr, tile: RegisterTile, reduced: Loops) -> tuple[Stmt, ...]:
 
 
 def nested(
-    reduced: Loops, body: Sequence[Stmt], unroll: int = 1, needed: Conditions | None = None
+    reduced: Loops, body: Sequence[Stmt], needed: Conditions | None = None
 ) -> tuple[Stmt, ...]:
-    """The statements inside all the loops, of which the innermost may be unrolled."""
+    """The statements inside all the loops."""
     made = tuple(body)
-    for n, (var, extent) in enumerate(reversed(reduced)):
-        made = only_needed(var, made, needed)
-        made = (repeated(var, extent, made, unroll if n == 0 else 1),)
+    for var, extent in reversed(reduced):
+        made = (loop(var, extent, *only_needed(var, made, needed)),)
     return made
 
 
@@ -190,12 +188,3 @@ def cut_of(extents: Sequence[int], terms: int) -> tuple[int, int] | None:
         inside *= extents[at]
         at -= 1
     return at, -(-extents[at] // -(-extents[at] // (terms // inside)))
-
-
-def repeated(var: Var, extent: int, body: Sequence[Stmt], unroll: int) -> Stmt:
-    """A loop whose body is written several times when the extent allows."""
-    if unroll <= 1 or extent % unroll:
-        return loop(var, extent, *body)
-    outer, inner = Var(f"{var.name}o"), Var(f"{var.name}i")
-    copies = substitute_block(body, {var: outer * unroll + inner})
-    return loop(outer, extent // unroll, loop(inner, unroll, *copies, kind="unroll"))

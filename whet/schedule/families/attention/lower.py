@@ -9,6 +9,7 @@ from whet.ir.affine import free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor
+from whet.schedule.cost.tiles import longest_sum
 from whet.schedule.families.attention.match import (
     Attention,
     AttentionTiling,
@@ -17,11 +18,11 @@ from whet.schedule.families.attention.match import (
 )
 from whet.schedule.families.attention.row_registers import RegisterRows, RowVectors
 from whet.schedule.families.contraction.lower import copy_panel, copy_panels
-from whet.schedule.families.contraction.price import longest_sum
-from whet.schedule.families.rows.match import RowTiling, RowWriter
+from whet.schedule.families.rows.lower import RowWriter
+from whet.schedule.families.rows.match import RowTiling
 from whet.schedule.program.access import address_form, map_expr, memory_of, reads_constants_alone
 from whet.schedule.program.kernel import Kernel
-from whet.schedule.program.loops import arguments_of, loop, split_index, start_of
+from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, vectors_along
 from whet.schedule.program.tile import RegisterTile, next_panel
 
 DEPTH = Var("k")
@@ -102,7 +103,7 @@ class _Lowering:
         def store(k: Expr) -> Stmt:
             return Store(self.left, (r, k), substitute(g.a, self.where(g, r, depth=k)))
 
-        return loop(r, self.t.block, *along(g.depth.extent, self.t.lanes, store))
+        return loop(r, self.t.block, *vectors_along(g.depth.extent, self.t.lanes, store))
 
     def row_stages(self) -> list[Stmt]:
         """The stages for all rows of the block, as many rows at a time as stay in L1."""
@@ -288,15 +289,3 @@ def column_in(g: Product, tile: RegisterTile, panel: Expr, within: Expr) -> Expr
         vectors = RowVectors(g.column.extent, tile.lanes)
         return vectors.column(within // tile.lanes, within % tile.lanes)
     return start_of(panel, tile.width, g.column.extent) + within
-
-
-def along(extent: int, lanes: int, store: Callable[[Expr], Stmt]) -> list[Stmt]:
-    """Vector stores along a run: whole vectors, then one of what is left."""
-    n, lane = Var("n"), Var("lane")
-    found: list[Stmt] = []
-    if extent >= lanes:
-        vector = loop(lane, lanes, store(n * lanes + lane), kind="vector")
-        found.append(loop(n, extent // lanes, vector))
-    if rest := extent % lanes:
-        found.append(loop(lane, rest, store(lane + (extent - rest)), kind="vector"))
-    return found

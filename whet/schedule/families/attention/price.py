@@ -20,7 +20,9 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
+from whet.schedule.cost.locality import AGAIN_CYCLES, crowding, distance
 from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.tiles import hints_per_step, lanes_for, longest_sum
 from whet.schedule.cost.work import fork_join_ns, halvings, shared_out
 from whet.schedule.families.attention.match import (
     MOST_ROWS,
@@ -28,14 +30,6 @@ from whet.schedule.families.attention.match import (
     Attention,
     Product,
     rows_together,
-)
-from whet.schedule.families.contraction.price import (
-    AGAIN_CYCLES,
-    crowding,
-    distance,
-    hints_per_step,
-    lanes_for,
-    longest_sum,
 )
 from whet.schedule.families.rows.price import register_cycles, stage_cycles
 from whet.schedule.program.access import reads_constants_alone

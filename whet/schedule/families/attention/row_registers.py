@@ -21,8 +21,8 @@ from whet.ir.program import Buffer, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, subexpressions
 from whet.schedule.families.attention.nan_rows import may_miss_nan
 from whet.schedule.families.rows.match import Rows
-from whet.schedule.families.spatial.match import combine
 from whet.schedule.program.access import address_form, flatten_accesses, map_expr, memory_of
+from whet.schedule.program.accumulate import combine
 from whet.schedule.program.loops import identity_element, loop, start_of
 from whet.schedule.program.tile import RegisterTile
 

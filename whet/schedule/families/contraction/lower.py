@@ -90,17 +90,8 @@ class _Lowering:
     def tiles(self, b: Expr, *hints: Stmt) -> Stmt:
         """All panels and tiles of a step."""
         t = self.t
-        if not t.pack:
-            multiply = self.multiply(self.a, b, *hints, needed=self.needed)
-            tiles = loop(self.io, t.tiles_per_block, multiply)
-            return loop(self.jj, t.panels_per_chunk, tiles)
-        rows = Buffer("rows", (*(n for _, n in self.reduced), t.mr), self.c.a.dtype)
-        at = (*self.depth, self.tile.i)
-        copied = loop(self.tile.i, t.mr, Store(rows, at, self.a), kind="vector")
-        multiply = self.multiply(rows[at], b, *hints, needed=self.needed)
-        panels = loop(self.jj, t.panels_per_chunk, multiply)
-        body = (*nested(self.reduced, (copied,)), panels)
-        return loop(self.io, t.tiles_per_block, Allocate(rows, body))
+        multiply = self.multiply(self.a, b, *hints, needed=self.needed)
+        return loop(self.jj, t.panels_per_chunk, loop(self.io, t.tiles_per_block, multiply))
 
     def beside(self, *, in_place: bool) -> Stmt:
         """All panels and tiles of a step, each panel copied when it is used first.
@@ -145,10 +136,7 @@ class _Lowering:
         return nested([x for n, x in enumerate(self.reduced) if n != place], (nest,))
 
     def multiply(self, a: Expr, b: Expr, *beside: Stmt, needed: Conditions | None = None) -> Stmt:
-        t = self.t
-        return self.tile.multiply(
-            a, b, self.reduced, self.finish, t.unroll, beside, t.terms, needed
-        )
+        return self.tile.multiply(a, b, self.reduced, self.finish, beside, self.t.terms, needed)
 
     def hints(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
         return next_panel(store, panel, self.reduced, (self.io, self.t.tiles_per_block))

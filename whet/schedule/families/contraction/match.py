@@ -112,12 +112,10 @@ panels first; or each panel is copied by the step that uses it, so that it stays
 class Tiling:
     """The holes: rows and vectors of a tile, lanes, tiles per block, panels per chunk.
 
-    `unroll` repeats the innermost loop; `pack` copies a tile's rows next to each other first,
-    which pays when they would fall into the same sets of the cache; `pack_b` says what
-    happens to a b that is not constant (IN_PLACE, AHEAD or BESIDE); `prefetch` asks for the next
-    panel while the tiles of a block use the present one; `terms` is the length of a running sum,
-    after which it is added to the total (0: all terms); `skip` leaves out what a whole tile reads
-    outside its image.
+    `pack_b` says what happens to a b that is not constant (IN_PLACE, AHEAD or BESIDE); `prefetch`
+    asks for the next panel while the tiles of a block use the present one; `terms` is the length
+    of a running sum, after which it is added to the total (0: all terms); `skip` leaves out what a
+    whole tile reads outside its image.
     """
 
     mr: int
@@ -125,8 +123,6 @@ class Tiling:
     lanes: int
     tiles_per_block: int
     panels_per_chunk: int
-    unroll: int = 1
-    pack: int = 0
     pack_b: int = 0
     prefetch: int = 0
     terms: int = 0

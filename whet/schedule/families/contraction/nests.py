@@ -14,7 +14,7 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import substitute
-from whet.ir.expr import Expr, Read, as_expr
+from whet.ir.expr import Read, as_expr
 from whet.ir.program import Buffer, LoopKind, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
@@ -44,20 +44,18 @@ def contraction_nests(
     """
     count = len(holes["mr"])
     nothing = np.zeros(count, np.int64)
-    pack, terms, way, skip = (
-        np.asarray(holes.get(n, nothing)) for n in ("pack", "terms", "pack_b", "skip")
-    )
+    terms, way, skip = (np.asarray(holes.get(n, nothing)) for n in ("terms", "pack_b", "skip"))
     wide = holes["nv"] * holes["lanes"] > c.columns
     idle = holes["lanes"] > c.columns
     ahead = (way == AHEAD) | (not c.b_is_contiguous) | idle
     way = np.where(way == BESIDE, BESIDE, np.where(ahead, AHEAD, IN_PLACE))
     way = np.full(count, AHEAD) if c.b_is_constant else way
-    kinds = np.stack([way, pack, terms, skip, wide, idle], axis=1)
+    kinds = np.stack([way, terms, skip, wide, idle], axis=1)
     found: list[Statement] = []
     for kind in np.unique(kinds, axis=0):
         rows = np.flatnonzero((kinds == kind).all(axis=1))
         part = {name: column[rows] for name, column in holes.items()}
-        found += _Nest(c, part, images, rows, *map(int, kind[:4])).statements()
+        found += _Nest(c, part, images, rows, *map(int, kind[:3])).statements()
     return tuple(found)
 
 
@@ -65,16 +63,15 @@ class _Nest:
     """Candidates that have the same structure: what happens to b and a, how sums are cut."""
 
     def __init__(
-        self, c: Contraction, holes: Population, images: int, rows: Array, way: int, pack: int,
+        self, c: Contraction, holes: Population, images: int, rows: Array, way: int,
         terms: int, skip: int,
     ) -> None:  # fmt: skip
         self.images = images
-        self.c, self.rows, self.way, self.copied = c, rows, way, bool(pack)
+        self.c, self.rows, self.way = c, rows, way
         self.skips = bool(skip)
         self.cut = cut_of([k.extent for k in c.k_axes], terms)
         self.mr, self.nv, self.lanes = holes["mr"], holes["nv"], holes["lanes"]
         self.tpb, self.ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
-        self.unroll = holes.get("unroll", np.ones(len(rows), np.int64))
         self.width = self.nv * self.lanes
         self.tiles, self.panels = ceil_div(c.rows, self.mr), ceil_div(c.columns, self.width)
         self.acc = Buffer("acc", (1, 1, 1), c.a.dtype, scope="register")
@@ -99,16 +96,13 @@ class _Nest:
         body = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
         finish = Store(c.stage.target, (c.stage.address,), body)
         outer, inner = self._outer(), self._tile()
-        unrolled, local = self._unrolled(reduced, local)
         found = [
-            describe("update", update, [*outer, *unrolled, *inner], self.rows, local,
+            describe("update", update, [*outer, *reduced, *inner], self.rows, local,
                      guarded=self.skips),
             describe("finish", finish, [*outer, *inner], self.rows, local),
         ]  # fmt: skip
-        if self.copied:
-            found.insert(0, self._row_copy(outer, local))
         if self.way == BESIDE:
-            found.insert(0, self._copy_beside(outer, unrolled if self.fused else levels, local))
+            found.insert(0, self._copy_beside(outer, reduced if self.fused else levels, local))
         elif self.way == AHEAD and not c.b_is_constant:
             found.insert(0, self._copy())
         return found
@@ -137,35 +131,9 @@ class _Nest:
             Level("batch", c.batch, "parallel", digits(1, c.outer)),
             Level("block", blocks, kind, self._row(number)),
             Level("chunk", chunks, kind, self._column(panel)),
-            *((io, jj) if self.copied else (jj, io)),
+            jj,
+            io,
         ]
-
-    def _unrolled(
-        self, reduced: list[Level], local: dict[Tensor, Local]
-    ) -> tuple[list[Level], dict[Tensor, Local]]:
-        """The reduced levels with the innermost one unrolled where it is a multiple."""
-        *outer, last = reduced
-        k = self.c.k_axes[-1]
-        ragged = last.name.endswith("r") and k.extent % int(np.max(last.extent)) != 0
-        times = np.where(
-            (np.asarray(last.extent) % self.unroll == 0) & (not ragged), self.unroll, 1
-        )
-        if not (times > 1).any():
-            return reduced, local
-        inside = f"{last.name}u"
-        moved = {
-            tensor: Local(
-                {**x.strides, last.name: x.strides.get(last.name, 0) * times,
-                 inside: x.strides.get(last.name, 0)},
-                x.nbytes,
-            )
-            for tensor, x in local.items()
-        }  # fmt: skip
-        levels = [
-            Level(last.name, last.extent // times, "serial", {k: times}, reduces=True),
-            Level(inside, times, "unroll", {k: 1}, reduces=True),
-        ]
-        return [*outer, *levels], moved
 
     def _tile(self) -> list[Level]:
         c = self.c
@@ -231,21 +199,3 @@ class _Nest:
         around = [level for level in outer if level.name != "io"]
         vector = [level for level in self._tile() if level.name != "i"]
         return describe("copy", store, [*around, *reduced, *vector], self.rows, local)
-
-    def _row_copy(self, outer: list[Level], local: dict[Tensor, Local]) -> Statement:
-        """The rows of a tile next to each other."""
-        c = self.c
-        rows = Buffer("rows", (1,), c.a.dtype)
-        strides: dict[str, Array | int] = {"i": 1}
-        step: Array = self.mr
-        for n, k in reversed(list(enumerate(c.k_axes))):
-            strides[f"k{n}"] = step
-            step = step * k.extent
-        levels = [
-            *(level for level in outer if level.name != "jj"),
-            *(Level(f"k{n}", k.extent, "serial", {k: 1}) for n, k in enumerate(c.k_axes)),
-            Level("i", self.mr, "vector", digits(1, c.m_axes)),
-        ]
-        place = Local(strides, step * c.a.dtype.itemsize)
-        index: tuple[Expr, ...] = (c.k_axes[-1],)
-        return describe("rows", Store(rows, index, c.a), levels, self.rows, {rows: place})

@@ -14,7 +14,6 @@ from itertools import product
 import numpy as np
 
 from whet.core.cpu import CpuTarget
-from whet.core.dtypes import DType
 from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Read, Select
@@ -30,11 +29,19 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
+from whet.schedule.cost.locality import (
+    AGAIN_CYCLES,
+    UNCROWDED,
+    crowding,
+    distance,
+    reachable,
+    visit_cycles,
+)
 from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.tiles import hints_per_step, lanes_for, longest_sum, sum_blocks
 from whet.schedule.cost.work import STEP_NS, fork_join_ns, lane_step, overlapped
 from whet.schedule.families.contraction.halo import parts_needed, worth_skipping
-from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction, Tiling
-from whet.schedule.program.tile import LINE_BYTES
+from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
 
 NARROW = 1.5
 """Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
@@ -45,41 +52,8 @@ HALF = 1.06
 SCATTER_CYCLES = 1.5
 """To store one lane of a vector by itself."""
 
-UNCROWDED = 0.75
-"""The part of a set's ways that rows may take without pushing each other out; with as many more
-than there are ways, none of them stays."""
-PAGE_BYTES = 4096
-AGAIN_CYCLES = 2.5
-"""To read a few lines in another page than those before, once they are nearby."""
 GATHERED = 2.5
 """Cycles to pick an element under a condition, for windows that step over their image."""
-
-LONGEST_SUM = 128
-"""Terms of a running sum, at most: a question of precision, not of speed.
-
-The error of a sum of random terms grows like the square root of what it runs over.  From here on
-adding it to the total costs nothing that can be measured, and sums of thousands of terms are as
-precise as those of libraries that cut them for the sake of their caches.
-"""
-
-
-def longest_sum(depth: int, dtype: DType) -> int:
-    """Terms of a running sum: all of them where addition is exact or there are few."""
-    return LONGEST_SUM if dtype.is_float and depth > LONGEST_SUM else 0
-
-
-def sum_blocks(depth: int, holes: dict[str, Array]) -> Array:
-    """How many times a running sum is added to the total."""
-    terms = holes["terms"]
-    return np.where(terms > 0, np.ceil(depth / np.maximum(terms, 1)), 0)
-
-
-def lanes_for(columns: int, bits: int, target: CpuTarget) -> int:
-    """Lanes of a vector that suits a row of this length."""
-    full = max(1, target.vector_bits // bits)
-    while full > columns and full > 1:
-        full //= 2
-    return full
 
 
 def direct_costs(c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
@@ -157,12 +131,6 @@ def _row_elements(c: Contraction) -> float:
     return min(float(c.depth), sum(found) / max(1, c.rows))
 
 
-def hints_per_step(prefetch: Array, tiles: Array, row_bytes: Array) -> Array:
-    """Lines that a tile asks for in a step of its innermost loop (see `tile.next_panel`)."""
-    lines = np.ceil(row_bytes / LINE_BYTES)
-    return prefetch * np.where(tiles < lines, lines, 1)
-
-
 def _arrival_cycles(
     c: Contraction,
     panels: Array,
@@ -203,27 +171,6 @@ def _arrival_cycles(
     return result
 
 
-def reachable(step: int, run_bytes: Array) -> Array:
-    """The part of a cache's sets that runs of so many bytes fall into, `step` bytes apart.
-
-    Sets are a power of two: runs that are a multiple of one apart share a few of them.
-    """
-    if step % LINE_BYTES:
-        return np.ones(len(run_bytes))
-    lines = step // LINE_BYTES
-    return np.minimum(1.0, np.ceil(run_bytes / LINE_BYTES) / (lines & -lines))
-
-
-def distance(step: int) -> float:
-    """What it costs to go so many bytes further, against going to another page."""
-    return 1.0 if step >= PAGE_BYTES else 0.3
-
-
-def visit_cycles(lines: Array) -> Array:
-    """To read a few lines in another page than those before."""
-    return 12 + 5 * lines
-
-
 def _is_gathered(c: Contraction) -> bool:
     """True when lanes of b are picked one by one, because they stand under a condition and are
     no neighbours."""
@@ -247,22 +194,6 @@ def _crowded_cycles(c: Contraction, mr: Array, target: CpuTarget) -> Array:
     lost = np.clip((crowd - UNCROWDED) / (2 * (1 - UNCROWDED)), 0.0, 1.0)
     result: Array = lost * mr * target.line_bytes / rates_of(target).l2_bytes
     return result
-
-
-def crowding(step: int, rows: Array, target: CpuTarget) -> Array:
-    """Lines of so many rows, `step` bytes apart, that share a set of the first cache, against
-    those that it holds.
-
-    Lines whose addresses agree modulo the size of one way share a set; a tile that needs more
-    of them than a set has ways evicts its own rows before they are used up.
-    """
-    way = 4096
-    if step == 0:
-        return np.zeros(len(rows))
-    places = way // math.gcd(step, way) if step % way else 1
-    ways = max(1, target.l1d_bytes // way)
-    crowd: Array = np.ceil(rows / places) / ways
-    return crowd
 
 
 def row_step(c: Contraction) -> int:
@@ -366,11 +297,3 @@ def _spread(count: int) -> list[int]:
     found = {*small, *(count // n for n in small)}
     found |= {min(1 << n, count) for n in range(10)}
     return sorted(found)
-
-
-def best_tiling(c: Contraction, target: CpuTarget, threads: int) -> tuple[float, Tiling]:
-    """The cheapest tiling and its estimated nanoseconds."""
-    holes = contraction_holes(c, target, threads)
-    costs = contraction_costs(c, target, threads, holes)
-    best = int(np.argmin(costs))
-    return float(costs[best]), Tiling(**{name: int(column[best]) for name, column in holes.items()})

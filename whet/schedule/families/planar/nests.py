@@ -17,8 +17,8 @@ from whet.ir.expr import Expr, as_expr, elements
 from whet.ir.program import Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.planar.match import Planar
-from whet.schedule.families.spatial.match import Accumulator
 from whet.schedule.program.access import map_expr
+from whet.schedule.program.accumulate import Accumulator
 from whet.schedule.space.nest_writer import (
     Level,
     Local,

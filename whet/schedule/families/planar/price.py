@@ -13,6 +13,7 @@ from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
 from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     IN_FLIGHT,
     STORE_SLOTS,
@@ -24,7 +25,6 @@ from whet.schedule.cost.work import (
     streamed_cycles,
     traffic_cycles,
 )
-from whet.schedule.families.contraction.price import lanes_for
 from whet.schedule.families.planar.match import Planar
 from whet.schedule.families.staged.price import STRADDLING
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from whet.schedule.families.family import Family
-from whet.schedule.families.planar.match import PlanarTiling, find_planar, lower_planar
+from whet.schedule.families.planar.lower import lower_planar
+from whet.schedule.families.planar.match import PlanarTiling, find_planar
 from whet.schedule.families.planar.nests import planar_nests
 from whet.schedule.families.planar.price import planar_costs, planar_holes
 

@@ -18,7 +18,8 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import free_symbols
 from whet.ir.program import Loop, Stmt, Store
-from whet.schedule.families.rows.match import Rows, RowTiling, lower_rows
+from whet.schedule.families.rows.lower import lower_rows
+from whet.schedule.families.rows.match import Rows, RowTiling
 from whet.schedule.space.nest_writer import Level, describe, position
 from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population

@@ -27,7 +27,8 @@ from whet.schedule.cost.work import (
     shared_out,
     traffic_cycles,
 )
-from whet.schedule.families.rows.match import TOGETHER_BYTES, Rows, lane_axis
+from whet.schedule.families.rows.lower import lane_axis
+from whet.schedule.families.rows.match import TOGETHER_BYTES, Rows
 from whet.schedule.program.access import flatten_accesses
 from whet.schedule.program.loops import power_of_two_below
 from whet.schedule.space.sketch import population

@@ -18,25 +18,16 @@ from dataclasses import dataclass, replace
 
 from whet.core.types import Shape
 from whet.ir.affine import affine, free_symbols, substitute
-from whet.ir.expr import Axis, Expr, Read, Var, as_expr
+from whet.ir.expr import Axis, Expr, Read, as_expr
 from whet.ir.program import (
     SCRATCH_LIMIT_BYTES,
-    Allocate,
     Buffer,
-    Loop,
-    Program,
-    Stmt,
-    substitute_block,
 )
 from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
-from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import Contraction, Tiling, find_contraction
-from whet.schedule.program.access import address_form, flat_buffer, map_expr, memory_of
+from whet.schedule.program.access import map_expr, memory_of
 from whet.schedule.program.flat import FlatStage
-from whet.schedule.program.kernel import Kernel
-from whet.schedule.program.loops import arguments_of, loop
-from whet.schedule.program.turning import turned_tiles
-from whet.schedule.program.zeros import Box, zeros_around
+from whet.schedule.program.zeros import Box
 from whet.tasks.structure import Structure, vector_axis_of_contraction, zero_border
 from whet.tasks.task import Border, Task
 
@@ -176,7 +167,7 @@ def _one_image(task: Task, source: Side, target: Side) -> Contraction | None:
 
     y = Compute(stage.name, (one, *stage.axes[1:]), map_expr(stage.body, change))
     weights = {t: task.buffers[t] for t in task.constants if t in task.buffers}
-    places = {x: _place(source, x.shape), y: _place(target, y.shape)}
+    places = {x: place_of(source, x.shape), y: place_of(target, y.shape)}
     inner = Task((y,), {**weights, **places}, task.constants, {x: source.border})
     c = find_contraction(inner)
     if c is None or not c.b_is_constant or c.vector.extent != target.members:
@@ -189,7 +180,7 @@ def _one_image(task: Task, source: Side, target: Side) -> Contraction | None:
     return replace(c, a=a, stage=FlatStage(c.stage.axes, target.near, at, c.stage.body))
 
 
-def _place(side: Side, shape: Shape) -> Buffer:
+def place_of(side: Side, shape: Shape) -> Buffer:
     """The slab's memory as the place of an image: groups begin where the first one does."""
     strides, step = [0] * len(shape), side.members
     strides[side.channel] = 1
@@ -198,54 +189,3 @@ def _place(side: Side, shape: Shape) -> Buffer:
         step *= shape[axis] + sum(side.border[axis])
     offset = sum(low * stride for (low, _), stride in zip(side.border, strides))
     return Buffer(side.tensor.name, shape, side.tensor.dtype, tuple(strides), offset)
-
-
-def lower_slabs(s: Slabs, t: Tiling, name: str) -> Kernel:
-    """The kernel with the given tile sizes of the contraction."""
-    slab, block, chunk = Var("slab"), Var("block"), Var("chunk")
-    groups = s.contraction.batch
-    image, group = slab // groups, slab % groups
-    multiplied = lower_contraction(s.contraction, t, name)
-    (steps,) = multiplied.program.body
-    assert isinstance(steps, Loop)
-    blocks, chunks = s.steps(t)
-    at: dict[Expr, Expr] = {steps.var: (group * blocks + block) * chunks + chunk}
-    multiply = loop(chunk, chunks, *substitute_block(steps.body, at))
-    body = (
-        *zeros_around(s.source.near, s.source.boxes),
-        _turned(s.source, image, group, arrives=True),
-        loop(block, blocks, multiply),
-        _turned(s.target, image, group, arrives=False),
-    )
-    inner = Allocate(s.source.near, (Allocate(s.target.near, body),))
-    nest = (loop(slab, s.count, inner, kind="parallel"),)
-    bound = zip(multiplied.program.inputs, multiplied.arguments)
-    inputs, arguments = arguments_of(s.task, nest, dict(bound))
-    target = flat_buffer(s.target.buffer)
-    return Kernel(Program(name, inputs, (target,), nest), arguments, s.task.outputs)
-
-
-def _turned(side: Side, image: Expr, group: Expr, *, arrives: bool) -> Stmt:
-    """The copy between the rows outside and the slab's memory."""
-    place = _place(side, side.tensor.shape)
-    axes = [Axis(f"t{n}", extent) for n, extent in enumerate(side.tensor.shape)]
-    channel, last = Axis("t", side.members), axes[-1]
-    within: list[Expr] = [as_expr(0), *(Var(a.name) for a in axes[1:])]
-    member = within[side.channel]
-    near = address_form(place, tuple(within)).expr()
-    outside: list[Expr] = [image, *within[1:]]
-    outside[side.channel] = group * side.members + member
-    far = address_form(side.buffer, tuple(outside)).expr()
-    memory = flat_buffer(side.buffer)
-    channels, columns = (channel, member), (last, within[-1])
-    if arrives:
-        copied = turned_tiles(
-            side.near, (near,), Read(memory, (far,)), channels, columns, side.tile
-        )
-    else:
-        copied = turned_tiles(
-            memory, (far,), Read(side.near, (near,)), columns, channels, side.tile
-        )
-    for axis in reversed(side.spatial[:-1]):
-        copied = loop(Var(axes[axis].name), axes[axis].extent, copied)
-    return copied

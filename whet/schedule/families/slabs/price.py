@@ -10,10 +10,8 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.work import shared_out, traffic_cycles
-from whet.schedule.families.contraction.nests import contraction_nests
 from whet.schedule.families.contraction.price import contraction_costs, contraction_holes
 from whet.schedule.families.slabs.match import Side, Slabs
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
 
 
@@ -40,10 +38,3 @@ def _turning_cycles(side: Side, target: CpuTarget) -> float:
     tiles *= math.prod(side.tensor.shape[a] for a in side.spatial[:-1])
     passes = float(rates_of(target).passes(np.asarray(size), bits))
     return tiles * (passes * size * (2.0 + math.log2(size)) + 8.0)
-
-
-def slab_nests(
-    s: Slabs, target: CpuTarget, threads: int, holes: Population
-) -> tuple[Statement, ...]:
-    """The statements of all candidates: those of the contraction, since all copy alike."""
-    return contraction_nests(s.contraction, target, 1, holes, s.images)

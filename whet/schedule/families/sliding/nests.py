@@ -17,8 +17,9 @@ from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
 from whet.ir.tensor import Tensor, subexpressions
 from whet.schedule.families.sliding.match import Segment, Sliding, window_axes, window_kinds
-from whet.schedule.families.spatial.match import Accumulator, repack_constants
+from whet.schedule.families.spatial.lower import repack_constants
 from whet.schedule.program.access import map_expr
+from whet.schedule.program.accumulate import Accumulator
 from whet.schedule.space.nest_writer import (
     Level,
     Local,

@@ -15,6 +15,7 @@ from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
 from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     IN_FLIGHT,
     STORE_SLOTS,
@@ -26,7 +27,6 @@ from whet.schedule.cost.work import (
     shared_out,
     traffic_cycles,
 )
-from whet.schedule.families.contraction.price import lanes_for
 from whet.schedule.families.sliding.match import (
     LONGEST_CODE,
     Segment,
@@ -36,7 +36,7 @@ from whet.schedule.families.sliding.match import (
     window_axes,
     window_kinds,
 )
-from whet.schedule.families.spatial.match import loop_kinds
+from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
 
 TILE_CYCLES = 3.0

@@ -13,8 +13,10 @@ from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
 from whet.ir.tensor import Tensor, subexpressions
-from whet.schedule.families.spatial.match import Accumulator, Spatial, loop_kinds, repack_constants
+from whet.schedule.families.spatial.lower import repack_constants
+from whet.schedule.families.spatial.match import Spatial
 from whet.schedule.program.access import map_expr
+from whet.schedule.program.accumulate import Accumulator, loop_kinds
 from whet.schedule.space.nest_writer import (
     Level,
     Local,

@@ -17,7 +17,9 @@ from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.locality import distance, visit_cycles
 from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     IN_FLIGHT,
     addresses,
@@ -33,8 +35,8 @@ from whet.schedule.cost.work import (
     streamed_cycles,
     traffic_cycles,
 )
-from whet.schedule.families.contraction.price import distance, lanes_for, visit_cycles
-from whet.schedule.families.spatial.match import Spatial, can_stream, loop_kinds
+from whet.schedule.families.spatial.match import Spatial, can_stream
+from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
 
 TILE_CYCLES = 4.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from whet.schedule.families.family import Family
+from whet.schedule.families.spatial.lower import lower_spatial
 from whet.schedule.families.spatial.match import (
     SpatialTiling,
     find_across,
     find_spatial,
     find_whole_groups,
-    lower_spatial,
 )
 from whet.schedule.families.spatial.nests import spatial_nests
 from whet.schedule.families.spatial.price import spatial_costs, spatial_holes

@@ -14,19 +14,10 @@ from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, Var, as_expr, elements
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor, subexpressions
-from whet.schedule.families.spatial.match import Accumulator, loop_kinds
-from whet.schedule.families.staged.match import (
-    FEW,
-    TOP,
-    Copy,
-    Staged,
-    by_columns,
-    image_at,
-    over_copy,
-    row_of_image,
-    width_of_phase,
-)
+from whet.schedule.families.staged.lower import FEW, TOP, image_at, over_copy, row_of_image
+from whet.schedule.families.staged.match import Copy, Staged, by_columns, width_of_phase
 from whet.schedule.program.access import map_expr
+from whet.schedule.program.accumulate import Accumulator, loop_kinds
 from whet.schedule.space.nest_writer import (
     Level,
     Local,

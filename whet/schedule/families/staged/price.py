@@ -14,6 +14,7 @@ from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
 from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     IN_FLIGHT,
     STORE_SLOTS,
@@ -25,9 +26,8 @@ from whet.schedule.cost.work import (
     shared_out,
     traffic_cycles,
 )
-from whet.schedule.families.contraction.price import lanes_for
-from whet.schedule.families.spatial.match import loop_kinds
 from whet.schedule.families.staged.match import Staged, by_columns, copy_of
+from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
 
 TILE_CYCLES = 4.0

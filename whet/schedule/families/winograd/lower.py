@@ -198,7 +198,6 @@ class _Lowering:
             self.filters[(xi, panel, *reduced.values(), tile.column)],
             depth,
             lambda value: Store(m, (xi, row_out * w.all_columns + column), value),
-            t.unroll,
             hints,
             t.terms,
         )

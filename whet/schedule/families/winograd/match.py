@@ -159,7 +159,6 @@ class WinogradTiling:
     lanes: int
     block: int = 0
     panels_per_chunk: int = 1
-    unroll: int = 1
     prefetch: int = 0
     terms: int = 0
 

@@ -29,14 +29,10 @@ from whet.schedule.cost.arrival import (
     with_weights,
 )
 from whet.schedule.cost.rates import Rates, rates_of
+from whet.schedule.cost.tiles import hints_per_step, lanes_for, sum_blocks
 from whet.schedule.cost.work import STEP_NS
-from whet.schedule.families.contraction.price import (
-    hints_per_step,
-    lanes_for,
-    sum_blocks,
-)
 from whet.schedule.families.winograd.lower import plane
-from whet.schedule.families.winograd.match import Winograd, WinogradTiling
+from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.families.winograd.precision import longest_sum
 from whet.schedule.program.loops import power_of_two_below
 from whet.schedule.space.sketch import population
@@ -160,16 +156,3 @@ def _transform_cycles(count: int, run: int, tile: Transform, rates: Rates, lanes
     stores = math.prod(tile.after)
     result: Array = vectors * passes * (tile.operations / rates.operations + stores)
     return result
-
-
-def best_winograd(
-    w: Winograd, target: CpuTarget, threads: int
-) -> tuple[float, WinogradTiling] | None:
-    """The cheapest tiling and its estimated nanoseconds; None when the image is too small."""
-    holes = winograd_holes(w, target, threads)
-    if not len(holes["m"]):
-        return None
-    costs = winograd_costs(w, target, threads, holes)
-    best = int(np.argmin(costs))
-    chosen = {name: int(column[best]) for name, column in holes.items()}
-    return float(costs[best]), WinogradTiling(**chosen)

@@ -19,13 +19,13 @@ from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Select, Var, as_expr, const, select
 from whet.ir.program import Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor, stages, subexpressions
-from whet.schedule.families.spatial.match import combine, takes_over
 from whet.schedule.program.access import (
     bordered_buffer,
     extents_of,
     guard_is_needless,
     map_expr,
 )
+from whet.schedule.program.accumulate import combine, takes_over
 from whet.schedule.program.loops import identity_element, loop
 from whet.schedule.program.primitives.accesses import strides_like
 from whet.schedule.program.primitives.names import Names

@@ -22,7 +22,7 @@ from whet.ir.program import (
     substitute_block,
     walk,
 )
-from whet.schedule.families.spatial.match import combine
+from whet.schedule.program.accumulate import combine
 from whet.schedule.program.loops import identity_element, loop as nest_loop
 from whet.schedule.program.primitives.accesses import reads_in, stores_in
 from whet.schedule.program.primitives.dependence import Update, as_update

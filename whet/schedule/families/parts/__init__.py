@@ -1,0 +1,1 @@
+"""The sketches of reductions in parts, each of which another sketch makes."""
