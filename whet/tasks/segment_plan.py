@@ -11,6 +11,7 @@ from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute
 from whet.ops.control import Control
 from whet.tasks.control import control_steps
+from whet.tasks.dag import Dag
 from whet.tasks.group_stages import KNOWN, group_parts, row_axes
 from whet.tasks.groups import Group, partition
 from whet.tasks.layout import choose_layouts
@@ -26,6 +27,27 @@ from whet.tasks.wiring import wiring_of
 def plan_segment(graph: Graph, price: Price) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
     placement = place_values(graph, choose_layouts(graph))
+    steps, others = grouped_steps(graph, placement, price)
+    arriving = [
+        _copy_step(placement.arriving[v], placement.places[v], "input")
+        for v in placement.arriving
+        if v.tensor_type.size
+    ]
+    leaving = [
+        _copy_step(placement.places[graph.outputs[n]], place, "output")
+        for n, place in placement.leaving.items()
+        if place.storage.size
+    ]
+    return Plan(graph, (*arriving, *steps, *leaving), placement, tuple(others))
+
+
+def grouped_steps(
+    graph: Dag, placement: Placement, price: Price
+) -> tuple[list[AnyStep], list[Step]]:
+    """The steps of all groups of nodes, and those of other groups that are expected to be slower.
+
+    What becomes a group, and its steps, depends on its neighbours alone.
+    """
     others: list[Step] = []
 
     def keep_rows(chain: Sequence[Group]) -> bool:
@@ -43,11 +65,7 @@ def plan_segment(graph: Graph, price: Price) -> Plan:
     groups = partition(
         graph, placement.views, lambda a, b: _share_rows(graph, placement, a, b), keep_rows
     )
-    steps: list[AnyStep] = [
-        _copy_step(placement.arriving[v], placement.places[v], "input")
-        for v in placement.arriving
-        if v.tensor_type.size
-    ]
+    steps: list[AnyStep] = []
     for group in groups:
         first = group.nodes[0]
         if isinstance(first.op, Control):
@@ -56,15 +74,10 @@ def plan_segment(graph: Graph, price: Price) -> Plan:
             steps += control_steps(first, placement, name, inner, _copy_step)
         else:
             steps += group_steps(graph, group, placement)
-    steps += [
-        _copy_step(placement.places[graph.outputs[n]], place, "output")
-        for n, place in placement.leaving.items()
-        if place.storage.size
-    ]
-    return Plan(graph, tuple(steps), placement, tuple(others))
+    return steps, others
 
 
-def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+def group_steps(graph: Dag, group: Group, placement: Placement) -> list[AnyStep]:
     """The steps of a group: one, or one for every phase of its only stage."""
     name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     nodes = tuple(group.nodes)
@@ -143,7 +156,7 @@ def _copy_step(source: Place, target: Place, name: str) -> Step:
     return Step(task, {x: source.storage, y: target.storage}, name)
 
 
-def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -> bool:
+def _share_rows(graph: Dag, placement: Placement, first: Group, last: Group) -> bool:
     """True when the two groups together are a chain of stages along contiguous rows."""
     merged = Group(nodes=[*first.nodes, *last.nodes])
     outputs = merged.outputs(graph)
@@ -161,7 +174,7 @@ def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -
 
 
 def _rows_kept(
-    graph: Graph, placement: Placement, chain: Sequence[Group]
+    graph: Dag, placement: Placement, chain: Sequence[Group]
 ) -> tuple[Step, list[Step]] | None:
     """One step that takes the rows of a product on to what reads them, and the steps that do so
     one after the other; None where no kernel can."""
