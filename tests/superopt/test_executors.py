@@ -60,7 +60,6 @@ def test_processes(here: dict[str, bytes], tmp_path: Path) -> None:
 
 
 def test_ray(here: dict[str, bytes], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     assert proved_files(tmp_path, *RAY) == here
 
 
@@ -78,7 +77,6 @@ def test_processes_find_the_same(found: dict[str, bytes], tmp_path: Path) -> Non
 
 
 def test_ray_finds_the_same(found: dict[str, bytes], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     assert found_files(tmp_path, *RAY) == found
 
 
