@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.skips import ANOTHER_PROCESSOR
 from whet.api.engine import target_name
 from whet.core.foreign import missing_here, require_here
-from whet.core.target import PRESETS, named_target
+from whet.core.target import PRESETS, Target, named_target
 
 HOST = named_target(target_name(None))
 require_here(HOST)
@@ -13,3 +16,8 @@ LEVELS = [name for name, level in PRESETS.items() if not missing_here(level)]
 """Presets that this machine can stand in for."""
 FOREIGN = next(name for name, level in PRESETS.items() if missing_here(level))
 """A preset that it cannot."""
+
+
+def skip_unless_it_runs_here(target: Target) -> None:
+    if missing_here(target):
+        pytest.skip(f"{ANOTHER_PROCESSOR}{target.name}")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("z3")
-
 RULES = """
 rule associate
   a activation 2
@@ -66,7 +64,6 @@ def test_ray(here: dict[str, bytes], tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ generating
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
     files = found_files(tmp_path_factory.mktemp("found"))
     assert "matmul.rules" in files
     return files
