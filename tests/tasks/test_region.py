@@ -49,7 +49,9 @@ def blocks(count: int, batch: int = 1) -> Graph:
 @pytest.mark.parametrize("seed", range(40))
 def test_the_plan_of_a_region_is_that_part_of_the_whole_plan(seed: int) -> None:
     rng = random.Random(seed)
-    graph = blocks(3) if seed < 8 else expand_composites(random_graph(np.random.default_rng(seed), 14))
+    graph = (
+        blocks(3) if seed < 8 else expand_composites(random_graph(np.random.default_rng(seed), 14))
+    )
     asked = price()
     plan = plan_segment(graph, asked)
     for _ in range(4):
