@@ -11,7 +11,7 @@ import numpy as np
 from whet.core.target import PRESETS
 from whet.core.types import Array
 from whet.schedule.sketch import Population
-from whet.tune.policies import POLICIES as ALL, Policy
+from whet.tune.policies import POLICIES as OTHERS, Policy
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit
 from whet.tune.policies.beam import Beam
@@ -29,7 +29,7 @@ PLAIN: dict[str, Callable[[], Policy]] = {
     "annealing": Annealing,
     "beam": Beam,
 }
-POLICIES = {**ALL, **PLAIN}
+POLICIES = {**OTHERS, **PLAIN}
 """All policies, but without learned models: made-up sketches have no features."""
 
 Truth = Callable[[Mapping[str, Array]], Array]
