@@ -46,6 +46,14 @@ class Open(Protocol[F]):
         """Which candidates are legal."""
 
 
+@runtime_checkable
+class Staged(Protocol[F]):
+    """What a sketch has beside the protocol when its programs have several stages."""
+
+    def stages(self, form: F, structure: Mapping[str, int]) -> Sequence[Collection[str]]:
+        """The holes of every stage in programs with these structural holes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Offer:
     """A sketch that fits a task: what prices the rows of a table."""
@@ -123,10 +131,26 @@ class Table:
         return Shapes(numbers, rows, np.array(moves) & ~self.structure)
 
     @cached_property
-    def groups(self) -> Array:
-        """The number of the stage of every hole: `stage.hole`, or a hole on its own."""
+    def loops(self) -> Array:
+        """The number of the loop of every hole: `loop.hole`, or a hole on its own."""
         nodes = [name.rpartition(".")[0] or name for name in self.names]
         return np.unique(nodes, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def stages(self) -> Array:
+        """[structures, holes]: the stage of every hole in each of the structures, from 1 on, and
+        last in any other.
+
+        What chooses the structure is of none, 0.  Where the sketch does not say, every loop is one.
+        """
+        found = np.tile(np.where(self.structure, 0, 1 + self.loops), (len(self.shapes.rows) + 1, 1))
+        if self.offer is not None and isinstance(self.offer.sketch, Staged):
+            for number, rows in enumerate(self.shapes.rows):
+                chosen = self.candidate(int(rows[0])).holes
+                found[number] = 0
+                for n, stage in enumerate(self.offer.sketch.stages(self.offer.form, chosen), 1):
+                    found[number, [name in stage for name in self.names]] = n
+        return found
 
     def population(self, matrix: Array) -> Population:
         return dict(zip(self.names, matrix.T))

@@ -94,7 +94,7 @@ class Beam:
 def decisions(table: Table) -> list[Array]:
     """The holes of each loop that have several values, in the order of the holes."""
     open_holes = np.flatnonzero([len(values) > 1 for values in table.values])
-    loops = table.groups[open_holes]
+    loops = table.loops[open_holes]
     return [open_holes[loops == loop] for loop in dict.fromkeys(loops.tolist())]
 
 
