@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,24 @@ def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
 def test_every_module_says_what_it_is() -> None:
     silent = [p for p in SOURCES if p.read_text().strip() and not p.read_text().startswith('"""')]
     assert not names(silent)
+
+
+MODULES = {"z3-solver": "z3"}
+"""What is imported under another name than it is installed by."""
+
+
+def test_extras_install_only_what_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {k: v for k, v in project["optional-dependencies"].items() if k != "dev"}
+    wanted = [re.split("[<>=]", text)[0] for some in extras.values() for text in some]
+    text = "\n".join(p.read_text() for p in SOURCES)
+    unused = [
+        name
+        for name in wanted
+        if not re.search(rf"^\s*(import|from) {MODULES.get(name, name)}\b", text, re.MULTILINE)
+        and f'import_module("{name}")' not in text
+    ]
+    assert not unused
 
 
 @pytest.mark.parametrize("word", ["TODO", "FIXME", "XXX"])

@@ -47,12 +47,11 @@ class Measurer(Closing):
         examples: Callable[[Task], Example] = make_example,
         *,
         build_processes: int = 0,
-        build_seconds: float = BUILD_SECONDS,
         first_limit: float = FIRST_LIMIT_SECONDS,
     ) -> None:
         self.examples, self.first_limit = examples, first_limit
         count = build_processes or usable_processors()
-        self.builder, self.runner = Builder(count, build_seconds), Runner()
+        self.builder, self.runner = Builder(count, BUILD_SECONDS), Runner()
         self.best: dict[tuple[str, str, int], float] = {}
         """The shortest time of every task, target and number of threads so far."""
         self._bench: Bench | None = None

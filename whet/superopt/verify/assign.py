@@ -110,17 +110,13 @@ def _table(shown: Sequence[frozenset[str]]) -> Array:
 
 
 def assignments(
-    claim: Claim,
-    count: int,
-    seed: int,
-    pools: Sequence[tuple[int, ...]] = POOLS,
-    largest: int | None = None,
+    claim: Claim, count: int, seed: int, largest: int | None = None
 ) -> tuple[Assignment, ...]:
     """Up to `count` assignments that are as different as possible (see `Stream.spread`).
 
     Extents of inputs are at most `largest`.
     """
-    return Stream(claim, seed, pools, largest).spread(count)
+    return Stream(claim, seed, largest=largest).spread(count)
 
 
 def search(

@@ -17,7 +17,7 @@ from importlib import resources
 from whet.core.digest import digest_text
 from whet.graph.laws import ReadLaw, read_law
 from whet.graph.terms import Apply, Term, subterms
-from whet.ops.base import REGISTRY, Law, Op
+from whet.ops.base import REGISTRY, Law
 from whet.superopt.verify.assign import fits, search
 from whet.superopt.verify.claims import Assignment, Claim, read_assignment
 from whet.superopt.verify.extents import telling
@@ -57,11 +57,11 @@ def claim_of(law: ReadLaw, ranks: Iterable[tuple[str, int]]) -> Claim:
     return Claim(tuple(ranks), (law.left,), (law.right,), law.guards)
 
 
-def laws(registry: Mapping[str, type[Op]] = REGISTRY) -> dict[str, Law]:
+def laws() -> dict[str, Law]:
     """Every law once, by a name that stays with it: its operator and a part of its digest."""
     found: dict[str, Law] = {}
     known: set[str] = set()
-    for name, cls in sorted(registry.items()):
+    for name, cls in sorted(REGISTRY.items()):
         for law in cls.axioms if isinstance(cls.axioms, tuple) else ():
             if digest(law) not in known:
                 known.add(digest(law))
