@@ -138,7 +138,7 @@ def tune_graphs(
 
 
 class TuneOptions(TypedDict, total=False):
-    """How to search, where it differs from the usual."""
+    """Options of a search, where it differs from the usual."""
 
     policy: Callable[[], Policy]
     objective: Objective | None

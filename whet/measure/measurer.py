@@ -61,7 +61,7 @@ class Measurer(Closing):
     def measure(
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: Target
     ) -> list[Measured]:
-        """How the trial of every candidate ended, in order."""
+        """The ends of all candidates' trials, in order."""
         return list(self.trials(task, candidates, threads, target))
 
     def trials(
@@ -97,7 +97,7 @@ class Measurer(Closing):
             )
 
     def _trial(self, made: Lowered, built: Built, bench: Bench) -> Measured:
-        """How a candidate that was lowered ends: not built, too large, or run."""
+        """The end of a candidate that was lowered: not built, too large, or run."""
         if built.data is None:
             return Measured(made.candidate, built.outcome, (), built.message, built.ms)
         if len(built.data) > MOST_CODE_BYTES:

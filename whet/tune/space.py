@@ -40,7 +40,7 @@ DRAWS = 8
 
 @runtime_checkable
 class Open(Protocol[F]):
-    """What a sketch has beside the protocol when its space is too large to be listed."""
+    """The method that a sketch has beside the protocol when its space is too large to be listed."""
 
     def legal(self, form: F, target: Target, threads: int, population: Population) -> Array:
         """Which candidates are legal."""
@@ -48,7 +48,7 @@ class Open(Protocol[F]):
 
 @runtime_checkable
 class Staged(Protocol[F]):
-    """What a sketch has beside the protocol when its programs have several stages."""
+    """The method that a sketch has beside the protocol when its programs have several stages."""
 
     def stages(self, form: F, structure: Mapping[str, int]) -> Sequence[Collection[str]]:
         """The holes of every stage in programs with these structural holes."""
@@ -213,7 +213,7 @@ class Table:
         return np.concatenate([*found, self.matrix[rest]])
 
     def ranks(self, matrix: Array) -> Array:
-        """Where the entries stand in the sorted values of their holes."""
+        """The places of the entries in the sorted values of their holes."""
         return np.stack([np.searchsorted(v, c) for v, c in zip(self.values, matrix.T)], axis=1)
 
     def repair(self, matrix: Array, holes: Array) -> Array:
@@ -381,7 +381,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many candidates have numbers: of closed tables all, of open ones those in use."""
+        """The number of numbered candidates: of closed tables all, of open ones those in use."""
         return sum(len(t.costs) for t in self.tables)
 
 

@@ -32,7 +32,7 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How many graphs of one size there are."""
+    """The number of graphs of one size."""
 
     visited: int
     """Up to exchanging inputs of one kind."""
@@ -94,7 +94,7 @@ class Tables:
         return self._walk(size, COLLECT)[5:]
 
     def count(self, size: int) -> Numbers:
-        """How many graphs of this size there are."""
+        """The number of graphs of this size."""
         visited, canonical, sequences, *_ = self._walk(size, COUNT)
         return Numbers(visited, round(canonical), round(sequences))
 

@@ -132,7 +132,7 @@ class Universe:
             after_round()
 
     def tables(self) -> Tables:
-        """What walking over the graphs needs."""
+        """Tables for walking over the graphs."""
         apps = self.apps
         surface = np.array(self.grammar.surface_of_kind, np.int32)[self.kind]
         return Tables(
@@ -319,7 +319,7 @@ class Universe:
                               apps.hash[order]))  # fmt: skip
 
     def _append_pairs(self, pair: Array) -> None:
-        """Where the applications of the new pairs will be."""
+        """The places of the applications of the new pairs."""
         done = len(self.pair_start)
         counts = np.bincount(pair - done, minlength=self.pairs - done)
         start = len(self.apps) + np.cumsum(counts) - counts

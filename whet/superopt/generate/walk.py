@@ -37,7 +37,7 @@ def pair_key(a: Any, b: Any) -> Any:
 
 @compiled
 def find(keys: Any, key: Any) -> Any:
-    """Where the key is or would be in an open-addressing table (0 marks a free place)."""
+    """The place where the key is or would be in an open-addressing table (0 marks a free place)."""
     mask = U(len(keys) - 1)
     i = mix(key) & mask
     while keys[i] != U(0) and keys[i] != key:

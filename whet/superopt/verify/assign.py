@@ -177,8 +177,8 @@ def _with_challenges(
 
 
 def features(claim: Claim, at: Assignment) -> frozenset[str]:
-    """What makes the assignment hard: groups, depthwise, stride 2 on even extents, extents of
-    1, unequal parts, tensors of equal shape, extents that differ, values of attributes."""
+    """Features that make the assignment hard: groups, depthwise, stride 2 on even extents, extents
+    of 1, unequal parts, tensors of equal shape, extents that differ, values of attributes."""
     types = typed(claim.sides, dict(at.attributes), dict(at.shapes))
     assert types is not None, at
     found: set[str] = {f"{n}={v}" for n, v in at.attributes}

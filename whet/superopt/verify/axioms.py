@@ -100,7 +100,7 @@ def axioms_of(name: str, law: Law) -> tuple[Axiom, ...]:
 
 @dataclass(frozen=True)
 class Examined:
-    """What testing a law found: the ranks at which it holds, or why it is not used."""
+    """The result of testing a law: the ranks at which it holds, or why it is not used."""
 
     law: Law
     axioms: tuple[Axiom, ...]
@@ -152,7 +152,7 @@ Recorded = dict[str, tuple[Entry, ...]]
 
 
 def digest(law: Law) -> str:
-    """What tells laws apart: text, guards and the ranks of the example."""
+    """The digest that tells laws apart: text, guards and the ranks of the example."""
     return digest_text(law.text, *law.when, str(law.example))
 
 
@@ -174,7 +174,7 @@ def write_record(examined: Mapping[str, Examined]) -> str:
 
 @functools.cache
 def recorded() -> Recorded:
-    """What the package's record says, by digest of the law."""
+    """The package's record, by digest of the law."""
     source = resources.files("whet.superopt.verify").joinpath(RECORD)
     return read_record(source.read_text()) if source.is_file() else {}
 

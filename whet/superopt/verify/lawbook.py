@@ -1,4 +1,4 @@
-"""What is known of the laws as a whole, as a file.
+"""The book of laws: what is known of them as a whole, as a file.
 
     state 1f0c...                                  of all laws: another state is another book
     solver z3 4.15.4
@@ -42,7 +42,7 @@ def shipped_book() -> str:
 
 
 def read_book(text: str, known: Mapping[str, Law]) -> Book:
-    """What the text says about these laws: nothing if it is about others."""
+    """The entries of the text about these laws: none if it is about others."""
     if f"state {state_of(known)}" not in text.splitlines():
         return {}
     found: Book = {}

@@ -61,7 +61,7 @@ class _Stated:
 
 @dataclass(frozen=True)
 class _Goals:
-    """What must be impossible, output by output, and what may be assumed for each."""
+    """Formulas that must be impossible, output by output, and what may be assumed for each."""
 
     unequal: list[Any]
     assumed: list[Any]

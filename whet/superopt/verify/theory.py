@@ -36,7 +36,7 @@ Outcome = Literal["found", "none", "undecided"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked for, if it was found, with the laws behind it.
+    """The result of a search, with the laws behind what was found.
 
     `none` says that everything was tried; what a limit ended, or what has no words in the
     language of the prover, is `undecided`, and `problem` says why.
@@ -65,7 +65,7 @@ def with_lemmas(prover: Prover) -> Prover:
 
 
 def check_law(name: str, known: Mapping[str, Law]) -> Checked:
-    """What is found out about one of the laws."""
+    """The findings about one of the laws."""
     if not usable(known[name]):
         silent = Finding("undecided", (), "it speaks of elements")
         return Checked(silent, silent)

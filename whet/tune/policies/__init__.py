@@ -45,7 +45,7 @@ def policy_names() -> list[str]:
 
 
 def find_policy(name: str, model: str | None = None) -> Callable[[], Policy]:
-    """What makes the policy of that name; `model` is the name of its learner, if it has one."""
+    """The maker of the policy of that name; `model` is the name of its learner, if it has one."""
     check(name in POLICIES or name in LEARNING, "WH1002", f"there is no policy '{name}'",
           hint=", ".join(policy_names()), kind=UsageError)  # fmt: skip
     if name in LEARNING:

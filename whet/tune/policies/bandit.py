@@ -42,7 +42,7 @@ class SketchBandit:
     def shares(
         self, space: Space, known: Known, count: int, done: set[int]
     ) -> dict[int, int]:  # fmt: skip
-        """How many of the next trials each sketch gets."""
+        """The share of each sketch in the next trials."""
         best = min(known.values(), default=math.inf)
         rewards: dict[int, list[float]] = {n: [] for n in range(len(space.tables)) if n not in done}
         for (number, _), timing in list(known.items())[-self.window :]:

@@ -99,7 +99,7 @@ def decisions(table: Table) -> list[Array]:
 
 
 def narrowed(listed: Scored, order: list[Array], width: int) -> Scored:
-    """What is left of listed rows: after every decision only those that begin as the best few."""
+    """The rest of listed rows: after every decision only those that begin as the best few."""
     decided = np.zeros(0, np.int64)
     for holes in order:
         decided = np.concatenate([decided, holes])

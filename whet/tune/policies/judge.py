@@ -36,7 +36,7 @@ ANALYTIC = Judge()
 
 
 def learned(learner: Learner | None, space: Space, known: Known) -> Judge | None:
-    """What the learner makes of the trials so far, on top of what others taught.
+    """The model that the learner makes of the trials so far, on top of what others taught.
 
     None when there are too few trials, of this task and of others.
     """
