@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compile: what every program of a model has in common."""
+    """Options of a compilation, which every program of a model has in common."""
 
     engine: Engine
     threads: int
@@ -104,7 +104,7 @@ class Options:
         return describe_options(self.engine, self.threads, self.numerics)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
-        """What was searched for and is used for the graph."""
+        """Schedules that were searched for and are used for the graph."""
         if not isinstance(self.engine, Native):
             return ()
         return self.engine.schedules(graph, self.threads, self.numerics, note=self.note)
@@ -221,7 +221,7 @@ def imported_program(
 
 
 class _Source:
-    """Where a model comes from, kept so that it can be imported again for other inputs."""
+    """The origin of a model, kept so that it can be imported again for other inputs."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

@@ -40,7 +40,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """What users see: `interpreter`, `native`."""
+        """The name that users see: `interpreter`, `native`."""
 
     def prepare(
         self,
@@ -215,7 +215,7 @@ def _may_exist(path: Path) -> bool:
 def prepare_or_interpret(
     prepare: Callable[[], Executable], graph: Graph, options: Mapping[str, Any], warn: Note
 ) -> Executable:
-    """What `prepare` gives, or the graph in the interpreter where whet itself fails.
+    """The result of `prepare`, or the graph in the interpreter where whet itself fails.
 
     Slow is better than nothing, but never in silence: there is a warning and a report, and
     `describe` says so too.
@@ -231,13 +231,13 @@ def prepare_or_interpret(
 
 
 def describe_options(engine: Engine, threads: int, numerics: Numeric) -> dict[str, Any]:
-    """What a report says about how a model was to be compiled."""
+    """The options of a compilation, as a report says them."""
     target = engine.target.to_json() if isinstance(engine, Native) else None
     return {"engine": engine.name, "threads": threads, "numerics": numerics, "target": target}
 
 
 class _Process:
-    """What this process has found, by the name of the target, and said."""
+    """The findings of this process, by the name of the target, and what it has said."""
 
     lock = threading.Lock()
     engines: ClassVar[dict[str, Engine]] = {}

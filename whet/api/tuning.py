@@ -28,7 +28,7 @@ from whet.runtime.artifact import is_artifact
 from whet.tasks.price import Evidence, no_evidence
 from whet.tasks.steps import Step
 from whet.tune.objectives import Objective
-from whet.tune.policies import Policy
+from whet.tune.policies import Policy, find_policy
 from whet.tune.report import Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
@@ -43,6 +43,8 @@ def tune_model(
     trials: int | None = None,
     target: str | None = None,
     numerics: str = "real",
+    policy: str = "default",
+    cost_model: str | None = None,
     note: Note | None = None,
     watch: Watch | None = None,
 ) -> list[Report]:
@@ -51,12 +53,14 @@ def tune_model(
     `model`, `inputs`, `threads`, `target` and `numerics` are those of `compile`, and `model` may
     also be the path of an artifact, which has its own target and numerics.  The search ends after
     `budget` or so many `trials`, whichever comes first; what it finds is kept at once, so it may
-    be stopped at any time.  `watch` is told how it is going after each round.  The result says of
+    be stopped at any time.  `policy` names how candidates are chosen, and `cost_model` the learner
+    of a policy that learns.  `watch` is told how it is going after each round.  The result says of
     every task what was gained.
     """
     check(trials is None or (type(trials) is int and trials > 0), "WH1002",
           f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
     limit, count = Budget(parse_budget(budget), trials), thread_count(threads)
+    chosen = find_policy(policy, cost_model)
     if isinstance(model, (str, os.PathLike)) and is_artifact(model):
         compiled = load(model, threads, target, note=note)
     else:
@@ -66,7 +70,8 @@ def tune_model(
         fail("WH3007", "only native code can be tuned", kind=UsageError)
     require_here(engine.target)
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
-    return tune_graphs([compiled.graph], engine.target, count, limit, numerics=kind, watch=watch)
+    return tune_graphs([compiled.graph], engine.target, count, limit, numerics=kind, watch=watch,
+                       policy=chosen)  # fmt: skip
 
 
 def weighted_tasks(
@@ -133,7 +138,7 @@ def tune_graphs(
 
 
 class TuneOptions(TypedDict, total=False):
-    """How to search, where it differs from the usual."""
+    """Options of a search, where it differs from the usual."""
 
     policy: Callable[[], Policy]
     objective: Objective | None

@@ -182,7 +182,7 @@ _SHOWN = {
 
 
 def _explain(task: Task, schedules: Schedules, database: Database) -> dict[str, object]:
-    """Where the schedule comes from, what was tried for it, and how near the limit it is."""
+    """The origin of the schedule, what was tried for it, and how near the limit it is."""
     from whet.tune.roofline import roofline_seconds
 
     target, threads = schedules.target, schedules.threads

@@ -63,7 +63,7 @@ def engine_text(compiled: CompiledModel) -> str:
 
 
 def _check_input(loaded: CompiledModel, name: str, value: Any) -> None:
-    """What was given for an input, a shape, an array or a number, must be what it takes."""
+    """Checks that a shape, array or number given for an input is what it takes."""
     ports = {port.name: port.structure for port in loaded.signature.arguments}
     takes = ", ".join(map(str, loaded.inputs)) or "no inputs"
     check(name in ports, "WH3007", f"the artifact has no input '{name}'", hint=f"it takes {takes}",

@@ -61,7 +61,7 @@ class CpuTarget:
         )
 
     def lanes(self, bits: int) -> int:
-        """How many elements of that many bits a vector register holds."""
+        """The number of elements of that many bits in a vector register."""
         return self.vector_bits // bits
 
     @property
@@ -80,7 +80,7 @@ class CpuTarget:
         return self._typical.get(name, CONSTANTS[name].default) if known is None else known
 
     def origin(self, name: str) -> str:
-        """Where a constant is from: measured here, measured on a similar machine, or a default."""
+        """The origin of a constant: measured here, measured on a similar machine, or a default."""
         if name in self.calibration:
             return "measured"
         return "similar" if name in self._typical else "default"
@@ -100,7 +100,7 @@ class CpuTarget:
         return dataclasses.replace(self, calibration={**self.calibration, **constants})
 
     def missing_on(self, machine: CpuTarget) -> tuple[str, ...]:
-        """What code for this target needs and the machine does not have."""
+        """Features that code for this target needs and the machine does not have."""
         if self.triple != machine.triple:
             return (self.architecture,)
         return tuple(f for f in self.features if f not in machine.features)

@@ -10,7 +10,7 @@ from whet.core.errors import UsageError, fail
 
 
 def missing_here(target: CpuTarget) -> tuple[str, ...]:
-    """What code for the target needs and this machine does not have; nothing if it runs here."""
+    """Features that code for the target needs and this machine lacks; none if it runs here."""
     try:
         return target.missing_on(detect())
     except UsageError:  # a processor that whet does not know

@@ -28,7 +28,7 @@ BATCH = 1000
 
 @dataclass
 class ImportReport:
-    """What became of the lines of a file."""
+    """The outcome of reading the lines of a file."""
 
     added: int = 0
     known: int = 0

@@ -32,7 +32,7 @@ _TABLES = """
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How much there is; measurements by outcome."""
+    """The amount of everything; measurements by outcome."""
 
     targets: int
     workloads: int
@@ -241,7 +241,7 @@ class Database(Closing):
         )
 
     def problems(self) -> list[str]:
-        """What is wrong with the file; nothing for a sound one."""
+        """The problems of the file; nothing for a sound one."""
         with explained(self.path):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = self._connection.execute("PRAGMA foreign_key_check").fetchall()

@@ -20,7 +20,7 @@ _MODULE = "whet.measure.build_worker"
 
 @dataclass(frozen=True)
 class Built:
-    """What became of a job: an object, or why there is none."""
+    """The outcome of a job: an object, or why there is none."""
 
     data: bytes | None
     outcome: Outcome = Outcome.OK

@@ -47,12 +47,11 @@ class Measurer(Closing):
         examples: Callable[[Task], Example] = make_example,
         *,
         build_processes: int = 0,
-        build_seconds: float = BUILD_SECONDS,
         first_limit: float = FIRST_LIMIT_SECONDS,
     ) -> None:
         self.examples, self.first_limit = examples, first_limit
         count = build_processes or usable_processors()
-        self.builder, self.runner = Builder(count, build_seconds), Runner()
+        self.builder, self.runner = Builder(count, BUILD_SECONDS), Runner()
         self.best: dict[tuple[str, str, int], float] = {}
         """The shortest time of every task, target and number of threads so far."""
         self._bench: Bench | None = None
@@ -62,7 +61,7 @@ class Measurer(Closing):
     def measure(
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> list[Measured]:
-        """How the trial of every candidate ended, in order."""
+        """The ends of all candidates' trials, in order."""
         return list(self.trials(task, candidates, threads, target))
 
     def trials(
@@ -98,7 +97,7 @@ class Measurer(Closing):
             )
 
     def _trial(self, made: Lowered, built: Built, bench: Bench) -> Measured:
-        """How a candidate that was lowered ends: not built, too large, or run."""
+        """The end of a candidate that was lowered: not built, too large, or run."""
         if built.data is None:
             return Measured(made.candidate, built.outcome, (), built.message, built.ms)
         if len(built.data) > MOST_CODE_BYTES:

@@ -44,7 +44,7 @@ class GuardedBytes:
 
 
 def base_address(p: Parameter, memory: Array) -> int:
-    """What the kernel takes for the address of element 0 when its bytes lie in `memory`."""
+    """The address that the kernel takes for that of element 0 when its bytes lie in `memory`."""
     return int(memory.__array_interface__["data"][0]) - p.bounds[0] * p.itemsize
 
 

@@ -45,7 +45,7 @@ class Bench:
     packed: dict[str, Array]
     """Constants in the order in which kernels read them, made once."""
     forms: dict[str, Any]
-    """What sketches see in the task, found once."""
+    """The forms that sketches see in the task, found once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def _kernel(candidate: Candidate, bench: Bench) -> tuple[Kernel, Numeric]:
 
 
 def kernel_job(made: Lowered, bench: Bench) -> tuple[KernelJob, dict[str, Array]]:
-    """What the kernel runs on, and the arrays that it names."""
+    """The memory that the kernel runs on, and the arrays that it names."""
     kernel = made.kernel
     task, example = bench.task, bench.example
     arrays: dict[str, Array] = {}

@@ -23,7 +23,7 @@ def record_of(
     seed: int = 0,
     estimate: float | None = None,
 ) -> Record:
-    """What to store about a trial that has just ended, of which so many seconds were expected."""
+    """The record of a trial that has just ended, of which so many seconds were expected."""
     candidate = measured.candidate
     return Record(
         workload_of(task), target, threads, candidate.sketch, candidate.holes, measured.outcome,

@@ -34,7 +34,7 @@ class Loadable:
 
 @dataclass(frozen=True)
 class Ran:
-    """How running ended; samples of one kernel, or of two that took turns."""
+    """The end of a run; samples of one kernel, or of two that took turns."""
 
     outcome: Outcome
     message: str = ""
@@ -48,7 +48,7 @@ class Runner:
         self._worker: WorkerProcess | None = None
         self._held: dict[str, int] = {}
         self.starts = 0
-        """How many processes there have been."""
+        """The number of processes so far."""
 
     def measure(self, kernel: Loadable, best: float | None, limit: float) -> Ran:
         """Checks and times a kernel, of which one call may take `limit` seconds."""

@@ -48,13 +48,13 @@ class WeightedTask:
 
     @property
     def count(self) -> int:
-        """How often all models together run it."""
+        """The number of times that all models together run it."""
         return 0 if self.alternative else sum(self.counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Tools:
-    """What all searches share."""
+    """The tools that all searches share."""
 
     target: CpuTarget
     threads: int
@@ -76,7 +76,7 @@ class Tools:
 
 
 class TaskSearch:
-    """What is known about the candidates of a task, and how to find out more."""
+    """The knowledge about the candidates of a task, and the way to more of it."""
 
     def __init__(self, weighted: WeightedTask, tools: Tools, policy: Policy) -> None:
         self.weighted, self.tools, self.policy = weighted, tools, policy
@@ -102,7 +102,7 @@ class TaskSearch:
             self.seeds += self._transferred(first)
 
     def _transferred(self, first: Row | None) -> list[Row]:
-        """What trials of similar tasks suggest."""
+        """The rows that trials of similar tasks suggest."""
         tools = self.tools
         donors = tools.database.class_records(
             self.task.class_key, tools.target, tools.threads, without=self.task.key

@@ -39,7 +39,7 @@ class Budget:
 class Tuner:
     """Tunes the tasks of one or several models, which share what is found.
 
-    `policy` makes the policy of a task: policies may remember what they have seen.
+    `policy` makes the policy of a task; all that a policy goes by are the task's trials.
     """
 
     def __init__(

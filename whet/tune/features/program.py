@@ -98,7 +98,7 @@ def _written(statements: tuple[Statement, ...], but: Statement) -> frozenset[str
 
 
 def _program_columns(batch: Batch, owners: Array, least: Array) -> Columns:
-    """What the statements of a candidate have in common, and how much of it is this one's."""
+    """Features that a candidate's statements have in common, and how much of it is this one's."""
     to = Columns(len(owners))
     count = len(batch)
     total = np.bincount(owners, least, count)
@@ -123,7 +123,7 @@ def _program_columns(batch: Batch, owners: Array, least: Array) -> Columns:
 
 @lru_cache(maxsize=1)
 def column_names() -> tuple[str, ...]:
-    """What the columns are, in order."""
+    """The names of the columns, in order."""
     x = placeholder((2, 2), f32, "x")
     y = compute((2, 2), lambda i, j: x[i, j] + 1.0, "y")
     buffers: dict[Tensor, Buffer] = {t: Buffer(t.name, t.shape, t.dtype) for t in (x, y)}

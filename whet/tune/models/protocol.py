@@ -1,4 +1,4 @@
-"""What searches ask of a cost model, and what it learns from.
+"""The protocol of cost models: what searches ask them, and what they learn from.
 
     batch = make_batch(task, "contraction", holes, target, threads)
     scores = model.scores(batch)                       one number per candidate, higher is better
