@@ -26,14 +26,15 @@ from whet.codegen.llvm.support import has_code
 from whet.core.cpu import CpuTarget
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.schedule.default import default_choice
 from whet.schedule.families.attention.match import find_attention
 from whet.schedule.prices import AnalyticPrice
 from whet.tasks.groups import Group
 from whet.tasks.plan import plan_graph
-from whet.tasks.steps import Plan, Step, group_steps
+from whet.tasks.segment_plan import group_steps
+from whet.tasks.steps import Plan, Step
 from whet.tasks.structure import structure_of
 from whet.tasks.task import Task
 from zoo.networks import BUILDERS, build_networks

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from whet.api import engine
+from whet.api import engines, native
 from whet.core.config import process_config
 
 # The same kernels on every machine, also in processes that tests start, and none of the user's
@@ -52,8 +52,8 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]
 
     def forget() -> None:
         process_config.cache_clear()
-        engine._Process.engines.clear()
-        engine._Process.told.clear()
+        engines._Process.engines.clear()
+        native.TOLD.clear()
 
     def change(**variables: object) -> None:
         for name, value in variables.items():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from whet.api.engine import target_name
+from whet.api.engines import target_name
+from whet.build.backend import require_here
 from whet.core.cpu import PRESETS, named_target
-from whet.core.foreign import missing_here, require_here
+from whet.core.foreign import missing_here
 
 HOST = named_target(target_name(None))
 require_here(HOST)

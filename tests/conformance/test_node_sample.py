@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tools.conformance import node_cases, run_case
-from whet.api.engine import default_engine
+from whet.api.engines import default_engine
 
 
 @pytest.mark.parametrize(

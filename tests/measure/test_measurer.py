@@ -13,7 +13,7 @@ import pytest
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.schedule.default import default_choice
