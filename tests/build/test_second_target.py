@@ -18,6 +18,7 @@ from whet.api import engines
 from whet.build.backend import BACKENDS, add_backend, backend_of, find_target, target_names
 from whet.build.native import NO_CACHE
 from whet.build.views import kernel_views
+from whet.cli.main import main
 from whet.core.cpu import PRESETS
 from whet.core.errors import UsageError, WhetError
 from whet.core.target import READERS, target_from_json
@@ -181,6 +182,20 @@ def test_names_are_found_in_one_place(loops: LoopsTarget) -> None:
     assert error.value.hint == f"targets are {', '.join(target_names())}"
     with pytest.raises(WhetError, match="WH1009 there is already a backend for 'loops'"):
         add_backend(LoopsBackend())
+
+
+def test_commands_know_it(
+    loops: LoopsTarget, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    for arguments in (["target", "loops"], ["run", str(tmp_path / "m.onnx"), "--target", "loops"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert not ended.value.code
+        assert "loops" in capfd.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["target", "loops", "--measure"])
+    assert "there is nothing to measure on 'loops'" in capfd.readouterr().err
 
 
 def test_a_name_that_is_taken() -> None:

@@ -22,24 +22,24 @@ from whet.core.target import READERS, Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
+from whet.tasks.price import Evidence, Price
+from whet.tasks.task import Task
 
 if TYPE_CHECKING:
     from whet.build.kernels import KernelMaker
     from whet.codegen.generator import Generator
     from whet.measure.runner import Runner
     from whet.schedule.program.kernel import Kernel
-    from whet.tasks.price import Evidence, Price
     from whet.tasks.steps import Plan
-    from whet.tasks.task import Task
-
-    class KernelPrice(Price, Protocol):
-        """Prices, and the kernels that they are those of."""
-
-        def kernel(self, task: Task, name: str) -> Kernel:
-            """The default kernel of a task; `NoCodeError` if no sketch fits."""
-
 
 T = TypeVar("T", bound=Target)
+
+
+class KernelPrice(Price, Protocol):
+    """Prices, and the kernels that they are those of."""
+
+    def kernel(self, task: Task, name: str) -> Kernel:
+        """The default kernel of a task; `NoCodeError` if no sketch fits."""
 
 
 class Image(Protocol):
@@ -152,7 +152,7 @@ class Backend(Protocol[T]):
         """What makes segments of kernels; the cache is for what all of them share."""
 
     # ---------------------------------------------------------------------------------- kernels
-    def runner(self) -> Runner:
+    def runner(self) -> Runner[T]:
         """What measures kernels."""
         fail("WH3007", f"kernels for '{self.kind}' cannot be measured", kind=UsageError)
 

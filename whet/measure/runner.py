@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
+from whet.core.target import Target
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.tasks.task import Task
 
@@ -12,21 +13,23 @@ COMPARE_SECONDS = 0.5
 """How long two candidates take turns."""
 
 
-class Runner(Protocol):
-    """Builds, checks and times candidates of tasks.
+T = TypeVar("T", bound=Target, contravariant=True)
 
-    Whatever a candidate does is an outcome; nothing that it does reaches the caller.  The target
-    is one of the kind of machine that it is for.
+
+class Runner(Protocol[T]):
+    """Builds, checks and times candidates of tasks; T are the targets that it knows.
+
+    Whatever a candidate does is an outcome; nothing that it does reaches the caller.
     """
 
     def trials(
-        self, task: Task, candidates: Sequence[Candidate], threads: int, target: Any
+        self, task: Task, candidates: Sequence[Candidate], threads: int, target: T
     ) -> Iterator[Measured]:
         """How the trial of every candidate ends, one after the other, so that each can be kept
         before the next one runs."""
 
     def compare(
-        self, task: Task, candidate: Candidate, incumbent: Candidate, threads: int, target: Any
+        self, task: Task, candidate: Candidate, incumbent: Candidate, threads: int, target: T
     ) -> Comparison:
         """Lets two candidates take turns, to find out whether the first is really faster."""
 

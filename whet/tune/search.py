@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Tools:
     target: Target
     threads: int
     database: Database
-    runner: Runner
+    runner: Runner[Any]
     rng: np.random.Generator
     numerics: Numeric = "real"
     seed: int = 0

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class Tuner:
         target: Target,
         threads: int,
         database: Database,
-        runner: Runner,
+        runner: Runner[Any],
         *,
         numerics: Numeric = "real",
         policy: Callable[[], Policy] = POLICIES["default"],
