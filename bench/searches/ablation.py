@@ -24,7 +24,7 @@ from searches.races import (
     tasks_of,
 )
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.tune.policies import Policy, find_policy
 from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.policies.draft import Draft

@@ -9,7 +9,7 @@ from functools import partial
 from harness.replay import OutOfTime, Replay
 from harness.report import Goal, Report, geometric_mean, number, say
 from searches.races import MOST_SEEDS, Machine, Subject, largest_task, trials_by
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.tune.policies import Policy, find_policy
 from whet.tune.policies.compose import ExploreThenDroplet

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
-from whet.api.engine import Native, default_engine
+from whet.api.engine import tuned_target
+from whet.api.engines import default_engine
 from whet.api.tuning import tune_graphs
 from whet.cli.arguments import (
     InputOption,
@@ -111,9 +112,7 @@ def tune_command(
     names = {m.target for m in opened}
     check(len(names) == 1, "WH3007", f"the models are for several targets: {', '.join(names)}",
           hint="name one with --target", kind=UsageError)  # fmt: skip
-    engine = default_engine(reporter.note, names.pop())
-    check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
-    assert isinstance(engine, Native)
+    found = tuned_target(default_engine(reporter.note, names.pop()))
     latest: list[Report] = []
     interrupted = True
 
@@ -126,7 +125,7 @@ def tune_command(
         # A search that is stopped is a shorter search: what it found is in the database.
         with contextlib.suppress(KeyboardInterrupt):
             latest[:] = tune_graphs(
-                [m.graph for m in opened], engine.target, thread_count(threads),
+                [m.graph for m in opened], found, thread_count(threads),
                 Budget(seconds, trials), numerics="exact" if exact else "real", objective=aim,
                 watch=watch, policy=chosen,
             )  # fmt: skip

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from whet.core.closing import Closing
-from whet.core.cpu import target_from_json
 from whet.core.digest import digest_text
 from whet.core.errors import RecordsError, WhetError, check, fail
 from whet.core.outcomes import Outcome
-from whet.core.target import Target
+from whet.core.target import Target, target_from_json
 from whet.core.version import VERSION
 from whet.db.connection import ELSEWHERE, connect, explained, may_write, transaction
 from whet.db.record import Record, Workload, holes_text

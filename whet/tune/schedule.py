@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_text
+from whet.core.target import Target
 from whet.db.store import Database
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
@@ -38,7 +38,7 @@ class Chosen:
 
 
 def choose(
-    task: Task, database: Database, target: CpuTarget, threads: int, numerics: Numeric = "real"
+    task: Task, database: Database, target: Target, threads: int, numerics: Numeric = "real"
 ) -> Chosen:
     """The best candidate that is known: measured, else inferred from similar tasks, else the
     analytic model's."""
@@ -66,7 +66,7 @@ class Schedules:
 
     def __init__(
         self,
-        target: CpuTarget,
+        target: Target,
         threads: int,
         numerics: Numeric = "real",
         database: Database | None = None,

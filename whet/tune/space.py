@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from whet.core.cpu import CpuTarget
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
-from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.registry import allowed_sketches
 from whet.schedule.space.sketch import Population, Sketch
 from whet.tasks.task import Task
 from whet.tune.models.protocol import Batch, CostModel
@@ -45,7 +45,7 @@ class Offer:
     task: Task
     sketch: Sketch[Any, Any]
     form: Any
-    target: CpuTarget
+    target: Target
     threads: int
 
     def batch(self, population: Population) -> Batch:
@@ -372,12 +372,10 @@ class Space:
         return sum(len(t.costs) for t in self.tables)
 
 
-def make_space(task: Task, target: CpuTarget, threads: int, numerics: Numeric = "real") -> Space:
+def make_space(task: Task, target: Target, threads: int, numerics: Numeric = "real") -> Space:
     """All candidates that the sketches offer for the task."""
     tables = []
-    for sketch in SKETCHES.values():
-        if sketch.numeric == "real" and numerics == "exact":
-            continue
+    for sketch in allowed_sketches(target, numerics):
         form = sketch.fits(task)
         if form is None:
             continue

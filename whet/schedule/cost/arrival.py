@@ -3,7 +3,7 @@
 A core computes and loads at once, so the longer of the two counts, and of the shorter one a part
 that is felt all the same.  How large that part is depends on the machine, on how far away the data
 is, and on whether the kernel asks for it ahead of time; all three are measured (see
-`whet.build.calibrate`).
+`whet.build.cpu.calibrate`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT = 0.6
 LAST_KEPT = 0.75
 """The same of the last cache."""
 STEADY_TILES = 4
-"""Tiles that use a panel when its arrival is measured (see `whet.build.kernel_probes`)."""
+"""Tiles that use a panel when its arrival is measured (see `whet.build.cpu.kernel_probes`)."""
 STREAMING = 16.0
 """Lines that must be on their way from memory at once: tiles of 4 rows and 4 vectors of 512 bits
 have 32, those of 9 rows and one vector 10."""

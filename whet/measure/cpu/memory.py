@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from whet.core.dtypes import parse_dtype
 from whet.core.types import Array
-from whet.measure.jobs import Parameter
+from whet.measure.cpu.jobs import Parameter
 
 POISON = 0xFF
 """Ones in all bits: NaN in every type that has it."""
