@@ -104,19 +104,21 @@ def priced_from_scratch(path: Path, threads: int) -> float:
     x = graph.inputs[0]
     planned(
         Graph((x,), apply(Relu(), x), ("y",)),
-        backend.price(target, threads, "real", no_evidence),
+        backend.price(target, threads, "real", no_evidence, graph.constant_bytes),
         target,
     )
     start = time.perf_counter()
-    planned(graph, backend.price(target, threads, "real", no_evidence), target)
+    planned(
+        graph, backend.price(target, threads, "real", no_evidence, graph.constant_bytes), target
+    )
     return time.perf_counter() - start
 
 
 def differences(network: Network, threads: int) -> list[float]:
     """Seconds to price rewrites of a planned network."""
-    target = native_engine().target
-    price = backend_of(target).price(target, threads, "real", no_evidence)
-    plan = plan_segment(expand_composites(graph_of(network.path)), price)
+    target, graph = native_engine().target, graph_of(network.path)
+    price = backend_of(target).price(target, threads, "real", no_evidence, graph.constant_bytes)
+    plan = plan_segment(expand_composites(graph), price)
     rng = random.Random(0)
     candidates = [n for n in plan.graph.nodes if n.results[0].tensor_type.dtype.is_float]
     found = []
@@ -147,8 +149,9 @@ def errors(report: Report, networks: list[Network], threads: int) -> None:
     backend, rows, off = backend_of(target), [], []
     for network in networks:
         say(f"running {network.name}")
-        price = backend.price(target, threads, "real", no_evidence)
-        plan = planned(graph_of(network.path), price, target)
+        graph = graph_of(network.path)
+        price = backend.price(target, threads, "real", no_evidence, graph.constant_bytes)
+        plan = planned(graph, price, target)
         predicted = sum(steps_seconds(p.steps, price) for p in plan.plans.values())
         measured = least_seconds(network, threads)
         off.append(abs(predicted / measured - 1))
