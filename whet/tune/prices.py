@@ -38,7 +38,7 @@ Models are taught to order the candidates of a task, and not what all of these h
 
 @dataclass(frozen=True)
 class Correction:
-    """What a class of tasks takes, by what the analytic model expects."""
+    """The ratio of what tasks of a class take to what the analytic model expects."""
 
     factor: float
     error: float
@@ -120,7 +120,7 @@ class RecordedPrice:
 
     @cached_property
     def _model(self) -> CostModel | None:
-        """What trials of other tasks have taught."""
+        """The model that trials of other tasks have taught."""
         database = self.known.database
         return None if database is None else kept_model(database, self.known.target)
 

@@ -122,7 +122,7 @@ class Schedules:
         return known[0] < sum(known[1:]) if len(known) == len(found) else None
 
     def measured(self, task: Task) -> Record | None:
-        """What was measured here of the candidate to use for a task."""
+        """The best record of a task here, if it can be used."""
         if self.database is None:
             return None
         return best_record(task, self.database, self.target, self.threads, self.numerics)
