@@ -99,6 +99,9 @@ def test_the_kernel_that_is_shown_is_the_tuned_one(
     shown = capfd.readouterr().out
     assert str(kernel.program) in shown
     assert default.program not in shown
+    assert default.price is not None
+    assert default.price.origin == "analytic"
+    assert "--- price\n1.0 us, 2% more or less, record\n" in shown
 
 
 def test_what_is_no_candidate_is_not_used(records: Path, tmp_path: Path) -> None:

@@ -18,8 +18,17 @@ from whet.graph.passes import expand_composites
 from whet.ops import REGISTRY
 from whet.schedule.prices import AnalyticPrice
 from whet.tasks.dag import Region
-from whet.tasks.region import cut_around, difference, plan_region, steps_seconds
+from whet.tasks.price import Estimate
+from whet.tasks.region import (
+    cut_around,
+    difference,
+    plan_region,
+    steps_estimate,
+    steps_seconds,
+)
 from whet.tasks.segment_plan import plan_segment
+from whet.tasks.steps import Step
+from whet.tasks.task import Task
 
 TARGET = PRESETS["x86-64-v3"]
 
@@ -92,6 +101,27 @@ def test_an_unchanged_region_costs_nothing_more() -> None:
     graph, asked = blocks(3), price()
     cut = cut_around(plan_segment(graph, asked), [graph.nodes[5]])
     assert difference(cut, cut.region, asked) == 0
+
+
+def test_the_estimate_of_a_plan_is_as_good_as_its_worst_part() -> None:
+    plan = plan_segment(blocks(1), price())
+    assert steps_estimate(plan.steps, price()).origin == "analytic"
+    keys = list(dict.fromkeys(s.key for s in plan.steps if isinstance(s, Step)))
+
+    class Mixed(AnalyticPrice):
+        """The first kernel was measured, the others take a second each."""
+
+        def __call__(self, task: Task) -> Estimate | None:
+            known = task.key == keys[0]
+            return Estimate(3.0, "record", 0.0) if known else Estimate(1.0, "transfer", 0.2)
+
+    mixed = Mixed(TARGET, 1, "real")
+    found = steps_estimate(plan.steps, mixed)
+    assert found.seconds == steps_seconds(plan.steps, mixed)
+    rest = sum(isinstance(s, Step) and s.key != keys[0] for s in plan.steps)
+    assert found.origin == "transfer"
+    assert found.error == pytest.approx(0.2 * rest / found.seconds)
+    assert steps_estimate((), mixed) == Estimate(0.0, "record", 0.0)
 
 
 def _replaced(

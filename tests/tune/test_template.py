@@ -115,7 +115,7 @@ def marked() -> Iterator[Template]:
         s.annotate(cfg["how"])
 
     yield made
-    del SKETCHES["test_marked"]
+    del SKETCHES.added["test_marked"]
 
 
 def test_marks_sizes_and_prices_are_the_users(marked: Template) -> None:

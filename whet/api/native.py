@@ -53,7 +53,7 @@ class Native:
         """The graph with the best kernels known: those that came with it, else those that were
         searched for here, if any."""
         try:
-            with _known_records() as records:
+            with known_records() as records:
                 made = self._build(graph, threads, numerics, stored, records)
         except RecordsError as error:
             tell_once(note, f"tuning records are not used: {error.message}")
@@ -94,7 +94,7 @@ class Native:
         note: Note | None = None,
     ) -> tuple[StoredSchedule, ...]:
         try:
-            with _known_records() as records:
+            with known_records() as records:
                 if records is None or not records.has_records(self.target, threads):
                     return tuple(stored)
                 from whet.api.tuning import weighted_tasks
@@ -123,7 +123,7 @@ class Native:
 
 
 @contextlib.contextmanager
-def _known_records() -> Iterator[Database | None]:
+def known_records() -> Iterator[Database | None]:
     """The tuning database, if there is one; opening it brings an older one up to date."""
     path = process_config().db.path
     if path is None or not _may_exist(path):

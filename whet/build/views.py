@@ -15,7 +15,7 @@ from whet.ops.base import Numeric
 from whet.schedule.program.show import show_program, show_task
 from whet.schedule.space.registry import choices
 from whet.tasks.plan import plan_graph
-from whet.tasks.price import Evidence, no_evidence
+from whet.tasks.price import Estimate, Price, no_evidence
 from whet.tasks.steps import LoopStep, Step, inner_steps
 
 
@@ -31,6 +31,8 @@ class KernelView:
     target: Target
     threads: int
     numerics: Numeric
+    price: Estimate | None
+    """None for an operator's own loops, which have none."""
 
     @property
     def task(self) -> str:
@@ -69,6 +71,7 @@ class KernelView:
             "calls": ", ".join(self.names),
             "task": self.task,
             "stages": self.stages,
+            "price": "none" if self.price is None else str(self.price),
             "estimates": "\n".join(self.costs()),
             "loops": self.loops,
             "program": self.program,
@@ -85,15 +88,16 @@ def kernel_views(
     numerics: Numeric = "real",
     *,
     schedule: Schedule | None = None,
-    evidence: Evidence = no_evidence,
+    price: Price | None = None,
 ) -> tuple[KernelView, ...]:
-    """The kernels of a graph in the order of their first call; the default ones, unless a schedule
-    and what is known about partitions say otherwise, as in `build`."""
+    """The kernels of a graph in the order of their first call; the default ones by the backend's
+    own prices, unless a schedule and other prices are given."""
     graph = expand_composites(graph)
     backend = backend_of(target)
     generator = backend.generator(target)
-    price = backend.price(target, threads, numerics, evidence, graph.constant_bytes)
-    maker = KernelMaker(generator, schedule or price.kernel, numerics)
+    own = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
+    price = price or own
+    maker = KernelMaker(generator, schedule or own.kernel, numerics)
     plans = plan_graph(graph, price, backend.holds).plans
     steps = [s for plan in plans.values() for step in plan.steps for s, _ in inner_steps(step)]
     names: dict[str, list[str]] = {}
@@ -102,7 +106,12 @@ def kernel_views(
     first = {step.key: step for step in reversed(steps)}
     return tuple(
         KernelView(
-            maker.make(first[key]), first[key], tuple(found), generator, target, threads, numerics
+            maker.make(first[key]), first[key], tuple(found), generator, target, threads, numerics,
+            _price(first[key], price),
         )
         for key, found in names.items()
-    )
+    )  # fmt: skip
+
+
+def _price(step: Step | LoopStep, price: Price) -> Estimate | None:
+    return price(step.task) if isinstance(step, Step) else None

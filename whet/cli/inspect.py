@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from whet.api.arguments import thread_count
 from whet.api.compiled import CompiledModel
+from whet.api.native import known_records
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -23,11 +25,15 @@ from whet.cli.console import Reporter
 from whet.cli.models import open_model
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.errors import UsageError, fail
+from whet.core.errors import RecordsError, UsageError, fail
 from whet.graph.summary import summarize
 from whet.graph.text import print_graph
 from whet.ops.base import Numeric
 from whet.runtime.files import atomic_write
+
+if TYPE_CHECKING:
+    from whet.build.views import KernelView
+    from whet.db.store import Database
 
 
 def inspect_command(
@@ -88,19 +94,36 @@ def show_kernel(
     compiled: CompiledModel, wanted: str, threads: int | None, reporter: Reporter
 ) -> None:
     """The kernel with this number, or that computes a node of this name; else their list."""
-    from whet.build.backend import find_target
+    try:
+        with known_records() as records:
+            views = _kernels(compiled, threads, records)
+    except RecordsError:  # compiling has told why
+        views = _kernels(compiled, threads, None)
+    found = [v for n, v in enumerate(views) if wanted == str(n) or wanted in v.names]
+    if not found:
+        listed = [f"{n}: {', '.join(v.names[:4])}" for n, v in enumerate(views)]
+        fail("WH3007", f"no kernel is '{wanted}'", *listed, kind=UsageError)
+    code, price = found[0].kernel.source.text, found[0].price
+    document = {"task": found[0].task, "price": price and asdict(price),
+                "estimates": found[0].costs(), "ir": code}  # fmt: skip
+    reporter.result(document, lambda: reporter.text(found[0].text()))
+
+
+def _kernels(
+    compiled: CompiledModel, threads: int | None, records: Database | None
+) -> tuple[KernelView, ...]:
+    """The kernels that a call runs, with prices from what was measured."""
+    from whet.build.backend import backend_of, find_target
     from whet.build.views import kernel_views  # loads the compiler
+    from whet.tasks.price import no_evidence
+    from whet.tune.prices import RecordedPrice
     from whet.tune.schedule import Schedules
 
     numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
     target = find_target(compiled.target, FileCache(process_config().cache))
     graph, count = compiled.graph, thread_count(threads)
-    known = Schedules(target, count, numerics, stored=compiled.schedules(graph))
-    views = kernel_views(graph, target, count, numerics, schedule=known, evidence=known.faster)
-    found = [v for n, v in enumerate(views) if wanted == str(n) or wanted in v.names]
-    if not found:
-        listed = [f"{n}: {', '.join(v.names[:4])}" for n, v in enumerate(views)]
-        fail("WH3007", f"no kernel is '{wanted}'", *listed, kind=UsageError)
-    code = found[0].kernel.source.text
-    document = {"task": found[0].task, "estimates": found[0].costs(), "ir": code}
-    reporter.result(document, lambda: reporter.text(found[0].text()))
+    known = Schedules(target, count, numerics, records, compiled.schedules(graph))
+    weights = graph.constant_bytes
+    own = backend_of(target).price(target, count, numerics, no_evidence, weights)
+    price = RecordedPrice(own, known)
+    return kernel_views(graph, target, count, numerics, schedule=known, price=price)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from whet.tasks.task import Task
 
 Origin = Literal["record", "transfer", "learned", "analytic"]
 """Where a price comes from: this task was measured; one like it was, and the analytic price is
 corrected by what was found there; a model learned the correction; the analytic model alone."""
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+"""All of them, those that can be trusted most first."""
 
 Evidence = Callable[[Task, Sequence[Task]], bool | None]
 """Says from measurements whether one task is faster than others that compute the same; None
@@ -33,6 +35,9 @@ class Estimate:
     origin: Origin
     error: float
     """What it may be off by, relative to itself: one standard deviation."""
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1e6:.1f} us, {self.error:.0%} more or less, {self.origin}"
 
 
 class Price(Protocol):

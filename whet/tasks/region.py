@@ -10,7 +10,7 @@ that part of the whole plan.  Conversions at the model's own edges belong to no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from whet.core.collecting import without_collection
@@ -18,7 +18,7 @@ from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
 from whet.tasks.layout import choose_layouts
 from whet.tasks.placement import Place, place_values
-from whet.tasks.price import Price
+from whet.tasks.price import ORIGINS, Estimate, Price
 from whet.tasks.segment_plan import grouped_steps
 from whet.tasks.steps import AnyStep, Plan, Step, inner_steps
 
@@ -73,12 +73,28 @@ def difference(cut: Cut, rewritten: Region, price: Price) -> float:
 
 def steps_seconds(steps: Collection[AnyStep], price: Price) -> float:
     """The time of steps one after the other; loop programs of operators have no price."""
-    total = 0.0
+    return sum(times * found.seconds for found, times in _priced(steps, price))
+
+
+def steps_estimate(steps: Collection[AnyStep], price: Price) -> Estimate:
+    """The same with its error, and with the origin that can be trusted least.
+
+    Errors add up: what is wrong about one kernel is wrong about those like it.
+    """
+    found = list(_priced(steps, price))
+    seconds = sum(times * e.seconds for e, times in found)
+    error = sum(times * e.seconds * e.error for e, times in found)
+    origin = max((e.origin for e, _ in found), key=ORIGINS.index, default=ORIGINS[0])
+    return Estimate(seconds, origin, error / seconds if seconds else 0.0)
+
+
+def _priced(steps: Collection[AnyStep], price: Price) -> Iterator[tuple[Estimate, int]]:
+    """The prices of kernels and how often each runs."""
     for step in steps:
         for inner, times in inner_steps(step):
             found = price(inner.task) if isinstance(inner, Step) else None
-            total += 0.0 if found is None else times * found.seconds
-    return total
+            if found is not None:
+                yield found, times
 
 
 def _neighbourhood(plan: Plan, nodes: Collection[Node]) -> set[Node]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from whet.core.digest import digest_text
 from whet.core.target import Target
+from whet.db.record import Record
 from whet.db.store import Database
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
@@ -42,12 +43,9 @@ def choose(
 ) -> Chosen:
     """The best candidate that is known: measured, else inferred from similar tasks, else the
     analytic model's."""
-    record = database.best(task.key, target, threads)
+    record = best_record(task, database, target, threads, numerics)
     if record is not None and record.seconds is not None:
-        sketch = SKETCHES.get(record.sketch)  # None for a user's that is not loaded now
-        allowed = sketch is not None and (sketch.numeric == "exact" or numerics == "real")
-        if sketch is not None and allowed and sketch.fits(task) is not None:
-            return Chosen(Candidate(record.sketch, record.holes), "record", record.seconds)
+        return Chosen(Candidate(record.sketch, record.holes), "record", record.seconds)
     choice = default_choice(task, target, threads, numerics)
     default = Candidate(choice.sketch.name, choice.holes)
     donors = database.class_records(task.class_key, target, threads, without=task.key)
@@ -59,6 +57,17 @@ def choose(
         if row is not None:
             return Chosen(space.candidate(row), "transfer", found[0].seconds)
     return Chosen(default, "default", choice.nanoseconds * 1e-9)
+
+
+def best_record(
+    task: Task, database: Database, target: Target, threads: int, numerics: Numeric
+) -> Record | None:
+    """The record of the best candidate that was measured, if it can be used."""
+    record = database.best(task.key, target, threads)
+    sketch = SKETCHES.get(record.sketch) if record else None  # a user's may not be loaded now
+    if sketch is None or (sketch.numeric == "real" and numerics == "exact"):
+        return None
+    return record if sketch.fits(task) is not None else None
 
 
 class Schedules:
@@ -108,15 +117,15 @@ class Schedules:
         first, *rest = (place in self.stored for place in places)
         if first != all(rest):
             return first
-        found = [self._measured(t) for t in (together, *apart)]
-        known = [seconds for seconds in found if seconds is not None]
+        found = [self.measured(t) for t in (together, *apart)]
+        known = [r.seconds for r in found if r is not None and r.seconds is not None]
         return known[0] < sum(known[1:]) if len(known) == len(found) else None
 
-    def _measured(self, task: Task) -> float | None:
+    def measured(self, task: Task) -> Record | None:
+        """The best record of a task here, if it can be used."""
         if self.database is None:
             return None
-        chosen = choose(task, self.database, self.target, self.threads, self.numerics)
-        return chosen.seconds if chosen.origin == "record" else None
+        return best_record(task, self.database, self.target, self.threads, self.numerics)
 
     def used(self, tasks: Iterable[Task]) -> tuple[StoredSchedule, ...]:
         """The schedules to store with a model of these tasks, for the same kernels elsewhere.

@@ -55,7 +55,7 @@ def transferred(space: Space, records: Sequence[Record], default: Row | None) ->
     known = [r for r in records if r.seconds is not None and r.estimate]
     if not known:
         return []
-    overall = float(np.mean([np.log((r.seconds or 0.0) / (r.estimate or 1.0)) for r in known]))
+    overall = float(np.mean(log_ratios(known)))
     found: dict[Row, float] = {}
     for number, table in enumerate(space.tables):
         own = [r for r in known if r.sketch == table.sketch and set(r.holes) == set(table.names)]
@@ -69,6 +69,11 @@ def transferred(space: Space, records: Sequence[Record], default: Row | None) ->
         seconds = 1e-9 * table.costs[rows] * np.exp(_corrections(table, rows, own, overall))
         found |= {(number, int(r)): float(s) for r, s in zip(rows, seconds)}
     return [Prediction(row, s) for row, s in sorted(found.items(), key=lambda item: item[1])]
+
+
+def log_ratios(records: Iterable[Record]) -> Array:
+    """Logarithms of measured by expected seconds, of the records that hold both."""
+    return np.log([r.seconds / r.estimate for r in records if r.seconds and r.estimate])
 
 
 def best_without_trials(found: Iterable[Prediction], default: Row | None) -> Row | None:
@@ -103,7 +108,7 @@ def _corrections(table: Table, rows: Array, records: Sequence[Record], overall: 
     """The logarithm of measured by expected time, for every row."""
     if not records:
         return np.full(len(rows), overall)
-    ratios = np.log([(r.seconds or 0.0) / (r.estimate or 1.0) for r in records])
+    ratios = log_ratios(records)
     distance = _distances(table.matrix[rows], _matrix(table, records))
     weights = np.exp(-np.sqrt(distance) / REACH)
     return np.asarray((weights @ ratios + PRIOR * overall) / (weights.sum(axis=1) + PRIOR))
