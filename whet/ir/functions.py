@@ -140,6 +140,18 @@ FUNCTIONS: dict[str, Numeric] = {
     "shiftright": np.right_shift,
 }
 
+SLOTS = {
+    "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 10, "exp": 12,
+    "log": 23, "tanh": 14, "sigmoid": 16, "erf": 16, "pow": 40, "sin": 250, "cos": 250, "tan": 300,
+}  # fmt: skip
+"""What an operator or a function costs per vector, in multiply-adds, where it is not one.
+
+Measured with `bench/elementwise.py` on 2 cores of AMD EPYC, Zen 4 with AVX-512, 2026-11-15.
+"""
+
+COSTLY = frozenset(name for name in FUNCTIONS if SLOTS.get(name, 1) >= SLOTS["exp"])
+"""Functions that are dearer to repeat than to store."""
+
 PREDICATES = frozenset({"isnan", "isinf", "not"})
 """Functions whose result is a truth value whatever their argument's type."""
 

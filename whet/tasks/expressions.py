@@ -9,11 +9,9 @@ from dataclasses import replace
 from whet.graph.graph import Constant, Value
 from whet.ir.affine import rebuild, substitute
 from whet.ir.expr import Call, Const, Expr, Read, Reduce, call, const, equal, select
+from whet.ir.functions import COSTLY
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.groups import Group
-
-COSTLY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos"})
-"""Functions that are dearer to repeat than to store."""
 
 
 def group_tensors(

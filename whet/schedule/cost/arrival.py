@@ -14,19 +14,17 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
+from whet.schedule.cost.numbers.caches import (
+    HELD_UP,
+    IN_FLIGHT,
+    L1_KEPT,
+    L2_KEPT,
+    L3_KEPT,
+    STEADY_TILES,
+    STREAMING,
+)
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.work import HELD_UP, IN_FLIGHT, overlapped, rounds
-from whet.schedule.program.tile import LINE_BYTES
-
-KEPT = 0.6
-"""The part of the second cache that data which is used again can count on."""
-LAST_KEPT = 0.75
-"""The same of the last cache."""
-STEADY_TILES = 4
-"""Tiles that use a panel when its arrival is measured (see `whet.build.kernel_probes`)."""
-STREAMING = 16.0
-"""Lines that must be on their way from memory at once: tiles of 4 rows and 4 vectors of 512 bits
-have 32, those of 9 rows and one vector 10."""
+from whet.schedule.cost.work import overlapped, rounds
 
 
 def from_second_cache(
@@ -37,7 +35,7 @@ def from_second_cache(
     Where `near`, the bytes that tiles use meanwhile, fits the first cache, they wait for nothing.
     What arrives from further out goes through the second cache as well: `filled` bytes per tile.
     """
-    again = np.where(near <= target.l1d_bytes * 0.75, 0.0, nbytes)
+    again = np.where(near <= target.l1d_bytes * L1_KEPT, 0.0, nbytes)
     arrival = (again + filled) / rates_of(target).l2_bytes
     return _longer(busy, arrival) + target.constant("l2_felt") * np.minimum(busy, arrival)
 
@@ -94,7 +92,7 @@ class Share:
         What one thread computed last, and alone, is still there if it is small.  Weights count
         from the second time on: the first time is the same for all kernels (`with_weights`).
         """
-        kept = KEPT * target.l2_bytes
+        kept = L2_KEPT * target.l2_bytes
         own, chunks = self.own_steps, np.minimum(self.own_steps, self.chunks)
         right = chunks * self.chunk_bytes
         once = 0.0 * right if self.constant else right
@@ -112,7 +110,7 @@ class Share:
 
 def leaves_last_cache(nbytes: float, target: CpuTarget) -> bool:
     """Whether data of that size is gone from all caches when it is read again."""
-    return nbytes > LAST_KEPT * target.l3_bytes
+    return nbytes > L3_KEPT * target.l3_bytes
 
 
 def filled_bytes(
@@ -120,7 +118,7 @@ def filled_bytes(
 ) -> Array:
     """Bytes that go into the second cache for every tile, when so many use a panel of weights which
     it does not hold all; those that were asked for go on to the first cache twice."""
-    return np.where(all_bytes > KEPT * target.l2_bytes, panel_bytes * (1 + hinted) / tiles, 0.0)
+    return np.where(all_bytes > L2_KEPT * target.l2_bytes, panel_bytes * (1 + hinted) / tiles, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +135,9 @@ class Panels:
     """Lines of a panel within the instructions that the core looks ahead."""
 
 
-def lines_in_flight(mr: Array, nv: Array, row_bytes: Array) -> Array:
+def lines_in_flight(mr: Array, nv: Array, row_bytes: Array, target: CpuTarget) -> Array:
     """Lines that a core asks for by looking ahead, when a step of a tile reads so many bytes."""
-    return IN_FLIGHT / (mr * nv + mr + nv) * row_bytes / LINE_BYTES
+    return IN_FLIGHT / (mr * nv + mr + nv) * row_bytes / target.line_bytes
 
 
 def from_far(busy: Array, nbytes: Array, panels: Panels, target: CpuTarget, threads: int) -> Array:

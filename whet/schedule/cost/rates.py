@@ -13,13 +13,7 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
-
-SLACK = 1.15
-"""How much longer than their latency chains of multiply-adds take: a tile with just enough of them
-to hide it (4 x 2 vectors on AVX2) reaches 81 to 85 % of the peak where 6 x 2 reach 90."""
-MASKED_STORE_CYCLES = 18.0
-"""Without registers for masks, as processors of AMD with AVX2 take it; where it is cheaper, more
-stores of fewer lanes cost little."""
+from whet.schedule.cost.numbers.vectors import CHAIN_SLACK, MASKED_STORE_CYCLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,7 @@ class Rates:
         """
         operations = mr * nv * self.passes(lanes, bits) / self.operations
         loads = (mr + nv * self.load_passes(lanes, bits)) / self.loads
-        return np.maximum(np.maximum(operations, loads), SLACK * self.latency)
+        return np.maximum(np.maximum(operations, loads), CHAIN_SLACK * self.latency)
 
     def load_passes(self, lanes: Array, bits: int) -> Array:
         """How many loads of up to 256 bits one of so many lanes amounts to."""

@@ -16,24 +16,13 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Call, Cast, Expr, Read, Reduce, Select, as_expr
+from whet.ir.functions import SLOTS
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
+from whet.schedule.cost.numbers.caches import HELD_UP, STREAMED
+from whet.schedule.cost.numbers.threads import LATE, SERIAL_STEP_NS, STEP_NS
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.program.access import address_form
-
-STEP_NS = 40.0
-"""What it costs to begin a step of a parallel loop that threads share."""
-SERIAL_STEP_NS = 5.0
-"""The same where one thread runs them all, one after the other."""
-IN_FLIGHT = 192.0
-"""Instructions that the core looks ahead: neighbouring tiles overlap within them."""
-STORE_SLOTS = 2.0
-"""Loads that take as long as one store."""
-SLOTS = {
-    "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 10, "exp": 12,
-    "log": 23, "tanh": 14, "sigmoid": 16, "erf": 16, "pow": 40, "sin": 250, "cos": 250, "tan": 300,
-}  # fmt: skip
-"""Operations that a function takes per vector, where it is not one."""
 
 
 def terms(e: Expr, *, inside_reductions: bool = False) -> Iterator[Expr]:
@@ -143,31 +132,16 @@ def traffic_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:
     return nbytes / (rates.l3_bytes if nbytes <= target.l3_bytes // 2 else rates.copied_bytes)
 
 
-STREAMED = 1.5
-"""How many times as fast stores past the caches make a copy: it then moves what it reads and what
-it writes, and does not fetch the lines first that it will write."""
-
-
 def streamed_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:
     """The same through memory, when results are written past the caches."""
     nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
     return nbytes / (STREAMED * rates_of(target).copied_bytes)
 
 
-HELD_UP = 0.1
-"""How much things that go on at once hold each other up, at least."""
-
-
 def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Array:
     """The time of two things that go on at once, of which the shorter is felt in part."""
     result: Array = np.maximum(a, b) + felt * np.minimum(a, b)
     return result
-
-
-LATE = 0.25
-"""Cores are not equally fast: the last one to finish is late by this part of a step.  Contractions
-on 16 cores of a Xeon: ResNet-50 8.0, 7.3, 7.8, 7.7 ms and BERT 24.9, 24.4, 27.8, 30.9 with 0, 0.25,
-0.5 and 1."""
 
 
 def fork_join_ns(steps: Array, threads: int, target: CpuTarget) -> Array:

@@ -21,6 +21,7 @@ from whet.core.types import Array
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.bounds import Interval, bounds
 from whet.ir.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, as_expr
+from whet.ir.functions import SLOTS
 from whet.ir.program import (
     Buffer,
     If,
@@ -43,6 +44,12 @@ OPERATIONS = (
     "int_other", "bool", "select",
 )  # fmt: skip
 """What a statement's operations are counted by (Ansor, appendix B)."""
+OPERATION_SLOTS: dict[str, float] = {
+    "float_div": SLOTS["div"], "int_div": SLOTS["floordiv"], "float_math": SLOTS["erf"],
+    "int_math": SLOTS["erf"], "float_other": 2,
+}  # fmt: skip
+"""What one of a kind costs per vector, in multiply-adds, where it is not one; functions are taken
+to cost what `erf` does."""
 
 _ARITHMETIC = {"add": "addsub", "sub": "addsub", "mul": "mul", "div": "div", "floordiv": "div",
                "mod": "div", "truncdiv": "div", "truncmod": "div", "min": "compare",

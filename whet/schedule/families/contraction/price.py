@@ -20,7 +20,6 @@ from whet.ir.expr import Read, Select
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.ir.tensor import subexpressions
 from whet.schedule.cost.arrival import (
-    KEPT,
     Panels,
     Share,
     filled_bytes,
@@ -29,31 +28,24 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
-from whet.schedule.cost.locality import (
-    AGAIN_CYCLES,
-    UNCROWDED,
-    crowding,
-    distance,
-    reachable,
-    visit_cycles,
+from whet.schedule.cost.locality import crowding, distance, reachable, visit_cycles
+from whet.schedule.cost.numbers.caches import AGAIN_CYCLES, L2_KEPT, UNCROWDED
+from whet.schedule.cost.numbers.overheads import (
+    AHEAD_CYCLES,
+    ALONE_FELT,
+    GATHER_CYCLES,
+    IN_PLACE_FELT,
+    PACKED_CYCLES,
+    REGISTER_TILE_CYCLES,
+    SCATTER_CYCLES,
 )
+from whet.schedule.cost.numbers.threads import STEP_NS
+from whet.schedule.cost.numbers.vectors import HALF, NARROW, TURNING_PAYS
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.tiles import hints_per_step, lanes_for, longest_sum, sum_blocks
-from whet.schedule.cost.work import STEP_NS, fork_join_ns, lane_step, overlapped
+from whet.schedule.cost.work import fork_join_ns, lane_step, overlapped
 from whet.schedule.families.contraction.halo import parts_needed, worth_skipping
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
-
-NARROW = 1.5
-"""Slow-down of vectors that fill only a part of a register, as grouped convolutions show it."""
-
-HALF = 1.06
-"""The same where whole vectors would do, but leave more lanes idle."""
-
-SCATTER_CYCLES = 1.5
-"""To store one lane of a vector by itself."""
-
-GATHERED = 2.5
-"""Cycles to pick an element under a condition, for windows that step over their image."""
 
 
 def direct_costs(c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
@@ -62,7 +54,9 @@ def direct_costs(c: Contraction, target: CpuTarget, threads: int, holes: dict[st
     nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
     if not c.b_is_constant:
         return costs
-    return with_weights(costs, nbytes, target, threads, contraction_panels(c, threads, holes))
+    return with_weights(
+        costs, nbytes, target, threads, contraction_panels(c, target, threads, holes)
+    )
 
 
 def contraction_costs(
@@ -82,7 +76,11 @@ def contraction_costs(
     cycle = overlapped(cycle, _crowded_cycles(c, mr, target), target.constant("l2_felt"))
     cycle = cycle + hints * target.constant("hint_ns") * rates.clock
     depth = c.depth * parts_needed(c.edges, c.m_axes, mr, holes.get("skip", 0 * mr))
-    tile = cycle * depth + 12 + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
+    tile = (
+        cycle * depth
+        + REGISTER_TILE_CYCLES
+        + mr * nv * passes * (2 + sum_blocks(c.depth, holes) / 2)
+    )
     if c.is_turned:
         tile = tile + SCATTER_CYCLES * mr * width
     narrow = HALF if c.columns * bits >= target.vector_bits else NARROW
@@ -98,7 +96,7 @@ def contraction_costs(
     if not c.b_is_constant:
         places = (panels, width * c.b.dtype.itemsize, tiles, blocks, holes["pack_b"])
         busy = busy + c.batch * _arrival_cycles(c, *places, target, threads) / threads
-    ways = contraction_panels(c, threads, holes)
+    ways = contraction_panels(c, target, threads, holes)
     cycles = from_far(busy, share.far_bytes(target), ways, target, threads)
     handed = steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
     return cycles / rates.clock + handed
@@ -116,13 +114,15 @@ def contraction_share(c: Contraction, threads: int, holes: dict[str, Array]) -> 
     return Share(steps, chunks, chunk_bytes, block_bytes, ppc, c.b_is_constant, threads)
 
 
-def contraction_panels(c: Contraction, threads: int, holes: dict[str, Array]) -> Panels:
+def contraction_panels(
+    c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]
+) -> Panels:
     """How the tiles of a contraction go through its panels."""
     mr, nv, tpb = holes["mr"], holes["nv"], holes["tiles_per_block"]
     hinted = holes.get("prefetch", 0 * mr) > 0
     row_bytes = nv * holes["lanes"] * c.reduce.dtype.itemsize
     times = contraction_share(c, threads, holes).times
-    return Panels(tpb, hinted, times, lines_in_flight(mr, nv, row_bytes))
+    return Panels(tpb, hinted, times, lines_in_flight(mr, nv, row_bytes, target))
 
 
 def _row_elements(c: Contraction) -> float:
@@ -154,19 +154,23 @@ def _arrival_cycles(
     if c.b_is_contiguous:
         step = _reduced_step(c) * c.b.dtype.itemsize
         near = distance(step)
-        is_far = (threads > 1) | (c.batch * elements * c.b.dtype.itemsize > KEPT * target.l2_bytes)
+        is_far = (threads > 1) | (
+            c.batch * elements * c.b.dtype.itemsize > L2_KEPT * target.l2_bytes
+        )
         lines = np.ceil(row_bytes / target.line_bytes)
         arrival = steps * (near * visit_cycles(lines) + np.where(is_far, apart, 0.0))
-        room = KEPT * target.l2_bytes * reachable(step, row_bytes)
+        room = L2_KEPT * target.l2_bytes * reachable(step, row_bytes, target.line_bytes)
         lost = apart + lines * target.line_bytes / rates_of(target).l3_bytes
         again = steps * np.where(c.depth * row_bytes <= room, near * AGAIN_CYCLES, lost)
     else:
-        each = GATHERED if _is_gathered(c) else 0.45
+        each = GATHER_CYCLES if _is_gathered(c) else PACKED_CYCLES
         arrival = each * elements * np.ones(len(panels))
     # A single tile has little to do while it waits for what comes from far away.
     alone = (tiles == 1) & (c.batch * elements * c.b.dtype.itemsize > target.l2_bytes)
-    in_place = np.where(alone, 0.8, 0.5) * arrival + np.where(tiles > 1, tiles * again, 0.0)
-    copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + 0.6 * elements)
+    in_place = np.where(alone, ALONE_FELT, IN_PLACE_FELT) * arrival + np.where(
+        tiles > 1, tiles * again, 0.0
+    )
+    copied = np.where(pack_b == BESIDE, blocks * arrival, arrival + AHEAD_CYCLES * elements)
     result: Array = np.where(pack_b == IN_PLACE, in_place, copied)
     return result
 
@@ -246,7 +250,7 @@ def turned_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[str, A
     contiguous = c.stage.vector
     assert contiguous is not None
     full = max(1, target.vector_bits // c.reduce.dtype.bits)
-    pays = _lane_use(c.columns, full) > 1.05 * _lane_use(contiguous.extent, full)
+    pays = _lane_use(c.columns, full) > TURNING_PAYS * _lane_use(contiguous.extent, full)
     return found if pays else {name: column[:0] for name, column in found.items()}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
+from whet.schedule.cost.numbers.overheads import SQUARE_TILE_CYCLES, TRANSPOSE_CYCLES
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.work import shared_out, traffic_cycles
 from whet.schedule.families.contraction.price import contraction_costs, contraction_holes
@@ -37,4 +38,4 @@ def _turning_cycles(side: Side, target: CpuTarget) -> float:
     tiles = -(-side.members // size) * -(-side.tensor.shape[-1] // size)
     tiles *= math.prod(side.tensor.shape[a] for a in side.spatial[:-1])
     passes = float(rates_of(target).passes(np.asarray(size), bits))
-    return tiles * (passes * size * (2.0 + math.log2(size)) + 8.0)
+    return tiles * (passes * size * (2.0 + TRANSPOSE_CYCLES * math.log2(size)) + SQUARE_TILE_CYCLES)

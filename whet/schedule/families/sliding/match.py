@@ -50,7 +50,7 @@ from whet.tasks.windows import (
     sliding_window,
 )
 
-LONGEST_CODE = 600
+LONGEST_SLIDING_CODE = 600
 """Operations on vectors up to which all terms of a window are written out: compiling takes time."""
 
 
@@ -193,7 +193,7 @@ def window_kinds(s: Sliding, axes: Sequence[Axis], px: int, nv: int) -> tuple[Lo
     """How the loops over the window are written: its rows as a loop if code would get long."""
     kinds = loop_kinds(axes)
     terms = elements(axes)
-    if s.down is not None and code_length(s, px, nv, terms) > LONGEST_CODE:
+    if s.down is not None and code_length(s, px, nv, terms) > LONGEST_SLIDING_CODE:
         return ("serial", *kinds[1:])
     return kinds
 

@@ -14,11 +14,24 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.numbers.caches import (
+    IN_FLIGHT,
+    NEAR_CACHES,
+    NEIGHBOURS_LOST,
+    NEIGHBOURS_NEAR,
+    WAY_BYTES,
+)
+from whet.schedule.cost.numbers.overheads import SLIDING_TILE_CYCLES
+from whet.schedule.cost.numbers.vectors import (
+    MISALIGNED,
+    RELOADED,
+    SLIDING_REGISTERS,
+    STORE_SLOTS,
+    STRADDLING_LINE,
+)
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
-    IN_FLIGHT,
-    STORE_SLOTS,
     halvings,
     lane_step,
     operations,
@@ -28,7 +41,7 @@ from whet.schedule.cost.work import (
     traffic_cycles,
 )
 from whet.schedule.families.sliding.match import (
-    LONGEST_CODE,
+    LONGEST_SLIDING_CODE,
     Segment,
     Sliding,
     can_align,
@@ -39,23 +52,6 @@ from whet.schedule.families.sliding.match import (
 from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
 
-TILE_CYCLES = 3.0
-"""Loops and addresses around a tile."""
-RELOADED = 0.3
-"""What a load of a weight costs that does not stay in its register, though loads have time."""
-ROOM = 8
-"""Registers for what is on its way between weights and sums."""
-SETS_BYTES = 4096
-"""The first cache: lines that share a set, and how far apart they are."""
-SCATTERED, LOST = 0.95, 0.75
-"""What arrives from far when the neighbours of a line are not wanted at once, against what could:
-when they are still near at their turn, and when they are not."""
-NEAR = 4
-"""How many times the second cache the arrays may be for that."""
-MISALIGNED = 0.25
-"""How often an image is taken to begin inside of a cache line: the caller's do, whet's do not."""
-STRADDLING = 2.0
-"""What a load of a whole line costs then, against one that begins where the line does."""
 NAMES = ("px", "nv", "lanes", "panels_per_step", "whole", "align")
 
 
@@ -69,7 +65,7 @@ def sliding_holes(s: Sliding, target: CpuTarget, threads: int) -> dict[str, Arra
             crowded = px * nv > 1 and 2 * px * nv > target.vector_registers
             if px > s.width or crowded or nv * lanes > s.vector.extent:
                 continue
-            if px * nv > 1 and _written(s, px, nv) > LONGEST_CODE:
+            if px * nv > 1 and _written(s, px, nv) > LONGEST_SLIDING_CODE:
                 continue
             for align in (0, 1) if can_align(s, lanes) else (0,):
                 panels = -(-s.vector.extent // (nv * lanes)) + align
@@ -94,7 +90,7 @@ def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, 
     outer = elements(s.outer)
     steps = outer * chunks * np.where(holes["whole"], 1, s.height)
     terms = elements(s.reduce.axes)
-    crowded = holes["nv"] * (terms + holes["px"]) + ROOM > target.vector_registers
+    crowded = holes["nv"] * (terms + holes["px"]) + SLIDING_REGISTERS > target.vector_registers
     axes = window_axes(s, s.reduce)
     sizes = zip(holes["px"].tolist(), holes["nv"].tolist())
     written = np.array([window_kinds(s, axes, *size)[0] == "unroll" for size in sizes], np.bool_)
@@ -105,7 +101,7 @@ def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, 
 
     facts = _Facts(s, target)
     per_panel = np.array([[facts.panel_cycles(cost, *map(int, x)) for x in shapes.T]
-                          for cost in (1.0, STRADDLING)])  # fmt: skip
+                          for cost in (1.0, STRADDLING_LINE)])  # fmt: skip
 
     def cycles(panels: Array, straddling: Array) -> Array:
         busy = outer * panels * per_panel[straddling.astype(np.int64), place.reshape(-1)]
@@ -158,7 +154,7 @@ class _Facts:
         issue = max(work / rates.operations, loads / rates.loads)
         overlap = max(1.0, IN_FLIGHT * tiles / (work + loads))
         chain = rates.latency * high * across * tiles / overlap
-        return max(issue, chain) + RELOADED * weights / rates.loads + TILE_CYCLES * tiles
+        return max(issue, chain) + RELOADED * weights / rates.loads + SLIDING_TILE_CYCLES * tiles
 
     def taps_inside(self, px: int) -> int:
         """How many taps of the windows of a row lie in the image, over all its tiles."""
@@ -192,7 +188,7 @@ def _traffic_cycles(s: Sliding, target: CpuTarget, holes: dict[str, Array]) -> A
     far = traffic_cycles(s.task.moving, target)
     share = 1.0
     if far > nbytes / rates.l2_bytes:
-        share = SCATTERED if nbytes <= NEAR * target.l2_bytes else LOST
+        share = NEIGHBOURS_NEAR if nbytes <= NEAR_CACHES * target.l2_bytes else NEIGHBOURS_LOST
     arriving = np.where(holes["whole"] == 1, far / share, far)
     return np.asarray(arriving + again / rates.l2_bytes)
 
@@ -209,6 +205,6 @@ def _share_kept(s: Sliding, target: CpuTarget, nbytes: int) -> float:
         return 0.0
     first = down * np.arange(high)[:, None] + across * np.arange(s.image_width)
     lines = (first[..., None] + np.arange(0, nbytes, line)).reshape(-1) // line
-    sets = np.bincount(np.unique(lines) % (SETS_BYTES // line), minlength=SETS_BYTES // line)
-    ways = target.l1d_bytes // SETS_BYTES
+    sets = np.bincount(np.unique(lines) % (WAY_BYTES // line), minlength=WAY_BYTES // line)
+    ways = target.l1d_bytes // WAY_BYTES
     return float(np.minimum(sets, ways).sum() / sets.sum())

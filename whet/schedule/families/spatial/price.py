@@ -15,10 +15,11 @@ from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
 from whet.schedule.cost.arrival import with_weights
 from whet.schedule.cost.locality import distance, visit_cycles
+from whet.schedule.cost.numbers.caches import APART, IN_FLIGHT, MANY_ROWS, SCATTERED
+from whet.schedule.cost.numbers.overheads import SCATTER_CYCLES, WINDOW_TILE_CYCLES
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
-    IN_FLIGHT,
     covered,
     distinct,
     form_of,
@@ -34,15 +35,6 @@ from whet.schedule.cost.work import (
 from whet.schedule.families.spatial.match import Spatial, can_stream
 from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
-
-TILE_CYCLES = 4.0
-"""Loops and addresses around a tile."""
-APART = 1.1
-"""Slow-down when every term starts in another line and often on another page."""
-MANY_ROWS = 16
-"""More than the machine reads ahead side by side."""
-SCATTERED = 0.75
-"""What arrives from the second cache when lines do not follow each other, against what could."""
 
 
 def spatial_holes(s: Spatial, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -103,8 +95,8 @@ def _tile_cycles(
     epilogue.add(s.stage.body, {})
     stored = affine(s.stage.address).coefficient(s.vector) if s.vector is not None else 1
     # Results that are no neighbours are stored one by one.
-    stores = epilogue.passes if stored == 1 or lanes == 1 else 1.5 * lanes
-    cycles = max(epilogue.cycles(), stores * px * nv) + TILE_CYCLES
+    stores = epilogue.passes if stored == 1 or lanes == 1 else SCATTER_CYCLES * lanes
+    cycles = max(epilogue.cycles(), stores * px * nv) + WINDOW_TILE_CYCLES
     for reduce in s.stage.reduces:
         cycles += _reduction_cycles(s, target, reduce, px, nv, lanes, bool(kept))
     return cycles

@@ -28,17 +28,16 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
+from whet.schedule.cost.numbers.caches import SPILL
+from whet.schedule.cost.numbers.overheads import REGISTER_TILE_CYCLES
+from whet.schedule.cost.numbers.threads import STEP_NS
 from whet.schedule.cost.rates import Rates, rates_of
 from whet.schedule.cost.tiles import hints_per_step, lanes_for, sum_blocks
-from whet.schedule.cost.work import STEP_NS
 from whet.schedule.families.winograd.lower import plane
 from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.families.winograd.precision import longest_sum
 from whet.schedule.program.loops import power_of_two_below
 from whet.schedule.space.sketch import population
-
-SPILL = 0.85
-"""What one core moves between its second cache and what lies behind, against what it reads."""
 
 
 def winograd_holes(w: Winograd, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -109,7 +108,9 @@ def _costs(w: Winograd, m: int, target: CpuTarget, threads: int, holes: dict[str
     together = -(-held // mr)
     hints = hints_per_step(holes["prefetch"], together, nv * lanes * size)
     step = step + hints * target.constant("hint_ns") * rates.clock
-    per_tile = step * depth + 12 + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)
+    per_tile = (
+        step * depth + REGISTER_TILE_CYCLES + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)
+    )
     if w.shifts:  # a register tile stays within one image
         tiles = rows // _tiles(w, m) * -(-_tiles(w, m) // mr)
     else:
@@ -139,7 +140,7 @@ def _costs(w: Winograd, m: int, target: CpuTarget, threads: int, holes: dict[str
     again = share.far_bytes(target)
     lost = leaves_last_cache(weight_bytes, target)
     times = np.where(lost, 1.0, share.times)
-    in_flight = lines_in_flight(mr, nv, nv * lanes * size)
+    in_flight = lines_in_flight(mr, nv, nv * lanes * size, target)
     ways = Panels(together, hints > 0, times, in_flight)
     cycles = from_far(busy, nothing if lost else again, ways, target, threads)
     time = cycles / rates.clock + steps * STEP_NS / threads
