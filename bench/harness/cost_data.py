@@ -26,7 +26,7 @@ from whet.graph.passes import optimize
 from whet.measure.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate
-from whet.schedule.families import Family
+from whet.schedule.families.family import Family
 from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task
 from whet.tune.models.protocol import Batch, Trials

@@ -18,7 +18,7 @@ from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import SKETCHES
-from whet.schedule.space.trace import Step, Trace, trace_of
+from whet.schedule.space.trace import Trace, TransformStep, trace_of
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
@@ -110,7 +110,7 @@ def test_real_candidates_are_right(measurer: Measurer, threads: int) -> None:
 def test_traces_are_measured_and_recorded(measurer: Measurer, tmp_path: Path) -> None:
     task = matmul_task(16, 16, 32)
     trace = trace_of(default_choice(task, TARGET, 1))
-    naive = Trace((Step("parallel", loop="i"),), {})
+    naive = Trace((TransformStep("parallel", loop="i"),), {})
     candidates = [
         Candidate("trace", trace.holes, trace.to_json()),
         Candidate("trace", {}, naive.to_json()),

@@ -114,11 +114,13 @@ def leaves_last_cache(nbytes: float, target: CpuTarget) -> bool:
 
 
 def filled_bytes(
-    panel_bytes: Array, all_bytes: Array | float, tiles: Array, hinted: Array, target: CpuTarget
+    panel_bytes: Array, all_bytes: Array | float, tiles: Array, prefetched: Array, target: CpuTarget
 ) -> Array:
     """Bytes that go into the second cache for every tile, when so many use a panel of weights which
     it does not hold all; those that were asked for go on to the first cache twice."""
-    return np.where(all_bytes > L2_KEPT * target.l2_bytes, panel_bytes * (1 + hinted) / tiles, 0.0)
+    return np.where(
+        all_bytes > L2_KEPT * target.l2_bytes, panel_bytes * (1 + prefetched) / tiles, 0.0
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,7 @@ class Panels:
 
     tiles: Array
     """Tiles in a row that use a panel."""
-    hinted: Array
+    prefetched: Array
     """Whether the kernel asks for the next panel ahead of time."""
     times: Array
     """How often a thread goes through all of its panels."""
@@ -145,8 +147,8 @@ def from_far(busy: Array, nbytes: Array, panels: Panels, target: CpuTarget, thre
     rates = rates_of(target)
     shared = target.constant("l3_shared_bytes_per_ns") / rates.clock / threads
     arrival = nbytes / min(rates.l3_bytes, shared)
-    felt = np.where(panels.hinted, target.constant("hinted_felt"), target.constant("far_felt"))
-    return awaited(busy, arrival, panels.tiles, panels.hinted, felt)
+    felt = np.where(panels.prefetched, target.constant("hinted_felt"), target.constant("far_felt"))
+    return awaited(busy, arrival, panels.tiles, panels.prefetched, felt)
 
 
 def with_weights(
@@ -167,13 +169,13 @@ def with_weights(
     busy = np.minimum(1.0, first / np.maximum(arrival, 1e-9)) ** 3
     short = 2 * (1 - panels.in_flight / STREAMING)
     unasked = np.maximum(there * (steady + (1 - steady) * busy), short * busy)
-    felt = np.where(panels.hinted, target.constant("memory_hinted_felt"), unasked)
+    felt = np.where(panels.prefetched, target.constant("memory_hinted_felt"), unasked)
     felt = np.maximum(HELD_UP, felt)
-    return ns - first + awaited(first, arrival, panels.tiles, panels.hinted, felt)
+    return ns - first + awaited(first, arrival, panels.tiles, panels.prefetched, felt)
 
 
 def awaited(
-    busy: Array, arrival: Array | float, tiles: Array | int, hinted: Array | bool,
+    busy: Array, arrival: Array | float, tiles: Array | int, prefetched: Array | bool,
     felt: Array | float,
 ) -> Array:  # fmt: skip
     """The time of tiles, of which so many in a row use a panel that has to arrive first.
@@ -181,6 +183,6 @@ def awaited(
     It arrives while the first of them is computed, and the others follow; or, where the kernel asks
     for it ahead of time, while all tiles of the panel before are.
     """
-    meanwhile = np.where(hinted, busy, busy / tiles)
+    meanwhile = np.where(prefetched, busy, busy / tiles)
     result: Array = busy - meanwhile + np.maximum(meanwhile, arrival)
     return result + felt * np.minimum(busy, arrival)

@@ -37,7 +37,7 @@ def lanes_for(columns: int, bits: int, target: CpuTarget) -> int:
     return full
 
 
-def hints_per_step(prefetch: Array, tiles: Array, row_bytes: Array) -> Array:
+def prefetches_per_step(prefetch: Array, tiles: Array, row_bytes: Array) -> Array:
     """Lines that a tile asks for in a step of its innermost loop (see `tile.next_panel`)."""
     lines = np.ceil(row_bytes / LINE_BYTES)
     return prefetch * np.where(tiles < lines, lines, 1)

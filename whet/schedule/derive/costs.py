@@ -18,18 +18,18 @@ from whet.schedule.cost.numbers.overheads import BRANCH_CYCLES
 from whet.schedule.cost.rates import Rates, rates_of
 from whet.schedule.cost.work import shared_out
 from whet.schedule.derive.describe import described
-from whet.schedule.derive.structure import Structure
-from whet.schedule.space.nests import MARKS, OPERATION_SLOTS, Access, Statement
+from whet.schedule.derive.structure import LoopStructure
+from whet.schedule.space.statements import MARKS, OPERATION_SLOTS, Access, Statement
 
 
 def structure_costs(
-    structure: Structure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
+    structure: LoopStructure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
 ) -> Array:
     """Estimated nanoseconds of every row."""
     count = len(next(iter(columns.values())))
     rates = rates_of(target)
-    rooms = structure.state.rooms
-    held = {n for n, r in rooms.items() if r.scope == "register"}
+    storage = structure.state.storage
+    held = {n for n, r in storage.items() if r.scope == "register"}
     cycles: dict[int, Array] = {}
     steps: dict[int, Array] = {}
     for root, statement in described(structure, columns, np.arange(count)):

@@ -14,7 +14,7 @@ from whet.core.types import Array
 from whet.ir.program import LoopKind
 from whet.schedule.cost.numbers.caches import WAY_BYTES
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.space.nests import MARKS, OPERATION_SLOTS, Statement
+from whet.schedule.space.statements import MARKS, OPERATION_SLOTS, Statement
 from whet.tune.features.columns import Columns
 from whet.tune.features.geometry import Geometry, Touched
 

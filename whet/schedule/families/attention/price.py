@@ -24,7 +24,7 @@ from whet.schedule.cost.numbers.caches import AGAIN_CYCLES, L2_KEPT
 from whet.schedule.cost.numbers.overheads import PANEL_COPY_CYCLES, REGISTER_TILE_CYCLES
 from whet.schedule.cost.numbers.vectors import LEAST_CHAINS, STAGE_REGISTERS
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import hints_per_step, lanes_for, longest_sum
+from whet.schedule.cost.tiles import lanes_for, longest_sum, prefetches_per_step
 from whet.schedule.cost.work import fork_join_ns, halvings, shared_out
 from whet.schedule.families.attention.match import (
     MOST_ROWS,
@@ -112,10 +112,10 @@ def attention_costs(
         cycles = cycles + _tiles(f, f.second, target, holes, nv2, holes["lanes2"], mr * nv2)
         copied = copied + _copied(f, f.second)
     busy = cycles * np.ceil(steps / threads)
-    hinted = holes.get("prefetch", 0 * mr) > 0
+    prefetched = holes.get("prefetch", 0 * mr) > 0
     row_bytes = nv * holes["lanes"] * first.reduce.dtype.itemsize
     times = np.maximum(1.0, steps / threads)
-    panels = Panels(-(-block // mr), hinted, times, lines_in_flight(mr, nv, row_bytes, target))
+    panels = Panels(-(-block // mr), prefetched, times, lines_in_flight(mr, nv, row_bytes, target))
     busy = from_far(busy, _far_bytes(f, steps, target, threads), panels, target, threads)
     ns = shared_out(busy * steps / np.ceil(steps / threads), steps, threads, target)
     ns = ns + batch * copied / threads / rates.clock
@@ -163,7 +163,7 @@ def _tiles(
     tiles, panels = -(-block // mr), -(-g.column.extent // (nv * lanes))
     constant = reads_constants_alone(g.b, f.task)
     asks = holes.get("prefetch", 0 * mr) * constant
-    hints = hints_per_step(asks, tiles, nv * lanes * size)
+    hints = prefetches_per_step(asks, tiles, nv * lanes * size)
     cycle = cycle + hints * target.constant("hint_ns") * rates.clock
     item = g.depth.extent * size
     panel, near = item * nv * lanes, item * (nv * lanes + mr)

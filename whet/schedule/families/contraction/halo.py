@@ -33,7 +33,7 @@ from whet.ir.expr import (
 )
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.cost.numbers.overheads import WORTH_SKIPPING
-from whet.schedule.space.nest_writer import ceil_div, position, start_at
+from whet.schedule.space.levels import ceil_div, position, start_at
 from whet.tasks.guards import is_guard, zero_annihilates
 
 

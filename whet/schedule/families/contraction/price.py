@@ -42,7 +42,7 @@ from whet.schedule.cost.numbers.overheads import (
 from whet.schedule.cost.numbers.threads import STEP_NS
 from whet.schedule.cost.numbers.vectors import HALF, NARROW, TURNING_PAYS
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import hints_per_step, lanes_for, longest_sum, sum_blocks
+from whet.schedule.cost.tiles import lanes_for, longest_sum, prefetches_per_step, sum_blocks
 from whet.schedule.cost.work import fork_join_ns, lane_step, overlapped
 from whet.schedule.families.contraction.halo import parts_needed, worth_skipping
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
@@ -71,7 +71,7 @@ def contraction_costs(
     blocks = -(-tiles // tpb)
     rates = rates_of(target)
     passes = rates.passes(lanes, bits)
-    hints = hints_per_step(holes.get("prefetch", 0 * mr), tpb, width * size)
+    hints = prefetches_per_step(holes.get("prefetch", 0 * mr), tpb, width * size)
     cycle = rates.tile_step(mr, nv, lanes, bits)
     cycle = overlapped(cycle, _crowded_cycles(c, mr, target), target.constant("l2_felt"))
     cycle = cycle + hints * target.constant("hint_ns") * rates.clock
@@ -119,10 +119,10 @@ def contraction_panels(
 ) -> Panels:
     """How the tiles of a contraction go through its panels."""
     mr, nv, tpb = holes["mr"], holes["nv"], holes["tiles_per_block"]
-    hinted = holes.get("prefetch", 0 * mr) > 0
+    prefetched = holes.get("prefetch", 0 * mr) > 0
     row_bytes = nv * holes["lanes"] * c.reduce.dtype.itemsize
     times = contraction_share(c, threads, holes).times
-    return Panels(tpb, hinted, times, lines_in_flight(mr, nv, row_bytes, target))
+    return Panels(tpb, prefetched, times, lines_in_flight(mr, nv, row_bytes, target))
 
 
 def _row_elements(c: Contraction) -> float:

@@ -25,14 +25,14 @@ def slab_costs(s: Slabs, target: CpuTarget, threads: int, holes: Population) -> 
     """Estimated nanoseconds for every row of the holes."""
     rates = rates_of(target)
     multiplied = s.images * contraction_costs(s.contraction, target, 1, holes) * rates.clock
-    copied = sum(s.count * _turning_cycles(side, target) for side in (s.source, s.target))
+    copied = sum(s.count * _transpose_cycles(side, target) for side in (s.source, s.target))
     moved = traffic_cycles((s.source.tensor, s.target.tensor), target)
     cycles: Array = multiplied + max(copied, moved)
     steps = 0 * multiplied + s.count
     return shared_out(cycles, steps, threads, target)
 
 
-def _turning_cycles(side: Side, target: CpuTarget) -> float:
+def _transpose_cycles(side: Side, target: CpuTarget) -> float:
     """Cycles to turn one slab, tile by tile."""
     size, bits = side.tile, side.tensor.dtype.bits
     tiles = -(-side.members // size) * -(-side.tensor.shape[-1] // size)

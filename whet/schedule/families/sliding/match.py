@@ -7,7 +7,7 @@
         y[...] = epilogue(acc)
 
 An image without a border in memory needs neither a copy nor conditions: rows that see the same
-part of the window form a segment with code of its own, and so do the tiles at either end of a row,
+part of the window form a span with code of its own, and so do the tiles at either end of a row,
 in which every pixel is known.  Taps beside the image are left out, so that small images take less
 than the whole window would; they would add zeros, or be the least element of a maximum.
 
@@ -55,7 +55,7 @@ LONGEST_SLIDING_CODE = 600
 
 
 @dataclass(frozen=True)
-class Segment:
+class RowRange:
     """Rows `first` to `end` of the result, which see the taps `low` to `high` of the window."""
 
     first: int
@@ -88,21 +88,21 @@ class Sliding(Windowed):
         return None if self.rows is None else only_axis(self.rows.tap)
 
     @cached_property
-    def segments(self) -> tuple[Segment, ...]:
+    def row_ranges(self) -> tuple[RowRange, ...]:
         """The rows of the result, by the part of the window that they see."""
         if self.rows is None or self.down is None:
-            return (Segment(0, 1, 0, 1),)
+            return (RowRange(0, 1, 0, 1),)
         slide, end = self.rows, self.image_height
         form = affine(slide.tap)
-        found: list[Segment] = []
+        found: list[RowRange] = []
         for row in range(self.height):
             top, step = row * slide.step + form.constant, form.coefficient(self.down)
             taps = [k for k in range(self.down.extent) if 0 <= top + step * k < end]
             low, high = (taps[0], taps[-1] + 1) if taps else (0, 0)
             if found and (found[-1].low, found[-1].high) == (low, high):
-                found[-1] = Segment(found[-1].first, row + 1, low, high)
+                found[-1] = RowRange(found[-1].first, row + 1, low, high)
             else:
-                found.append(Segment(row, row + 1, low, high))
+                found.append(RowRange(row, row + 1, low, high))
         return tuple(found)
 
     def ends(self, px: int) -> tuple[int, int]:
@@ -186,7 +186,7 @@ def code_length(s: Sliding, px: int, nv: int, terms: int) -> int:
     """Operations on vectors in the text of a kernel that writes out so many terms."""
     left, right = s.ends(px)
     tiles = min(-(-s.width // px), left + right + 1)
-    return len(s.segments) * tiles * px * nv * terms
+    return len(s.row_ranges) * tiles * px * nv * terms
 
 
 def window_kinds(s: Sliding, axes: Sequence[Axis], px: int, nv: int) -> tuple[LoopKind, ...]:

@@ -42,7 +42,7 @@ from whet.schedule.cost.work import (
 )
 from whet.schedule.families.sliding.match import (
     LONGEST_SLIDING_CODE,
-    Segment,
+    RowRange,
     Sliding,
     can_align,
     code_length,
@@ -134,15 +134,15 @@ class _Facts:
     def panel_cycles(self, straddling: float, px: int, nv: int, lanes: int, kept: int) -> float:
         """All pixels of an image along one panel of channels; weights may be `kept`."""
         return sum(x.rows * self.row_cycles(x, straddling, px, nv, lanes, kept)
-                   for x in self.s.segments)  # fmt: skip
+                   for x in self.s.row_ranges)  # fmt: skip
 
     def row_cycles(
-        self, segment: Segment, straddling: float, px: int, nv: int, lanes: int, kept: int
+        self, span: RowRange, straddling: float, px: int, nv: int, lanes: int, kept: int
     ) -> float:
         rates, across, step = self.rates, self.across, self.s.columns.step
         passes = float(rates.passes(np.asarray(lanes), self.bits))
         load_passes = float(rates.load_passes(np.asarray(lanes), self.bits))
-        tiles, high = -(-self.s.width // px), segment.high - segment.low
+        tiles, high = -(-self.s.width // px), span.high - span.low
         work = high * self.taps_inside(px) * self.per_term + tiles * px * self.per_result
         work *= nv * passes
         image = px * across

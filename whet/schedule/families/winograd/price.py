@@ -32,7 +32,7 @@ from whet.schedule.cost.numbers.caches import SPILL
 from whet.schedule.cost.numbers.overheads import REGISTER_TILE_CYCLES
 from whet.schedule.cost.numbers.threads import STEP_NS
 from whet.schedule.cost.rates import Rates, rates_of
-from whet.schedule.cost.tiles import hints_per_step, lanes_for, sum_blocks
+from whet.schedule.cost.tiles import lanes_for, prefetches_per_step, sum_blocks
 from whet.schedule.families.winograd.lower import plane
 from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.families.winograd.precision import longest_sum
@@ -106,7 +106,7 @@ def _costs(w: Winograd, m: int, target: CpuTarget, threads: int, holes: dict[str
     depth = w.channels * w.reach
     step = rates.tile_step(mr, nv, lanes, w.reduce.dtype.bits)
     together = -(-held // mr)
-    hints = hints_per_step(holes["prefetch"], together, nv * lanes * size)
+    hints = prefetches_per_step(holes["prefetch"], together, nv * lanes * size)
     step = step + hints * target.constant("hint_ns") * rates.clock
     per_tile = (
         step * depth + REGISTER_TILE_CYCLES + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)

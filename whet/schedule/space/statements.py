@@ -45,11 +45,14 @@ OPERATIONS = (
 )  # fmt: skip
 """What a statement's operations are counted by (Ansor, appendix B)."""
 OPERATION_SLOTS: dict[str, float] = {
-    "float_div": SLOTS["div"], "int_div": SLOTS["floordiv"], "float_math": SLOTS["erf"],
-    "int_math": SLOTS["erf"], "float_other": 2,
+    "float_div": SLOTS["div"], "int_div": 20, "float_math": SLOTS["erf"], "int_math": SLOTS["erf"],
+    "float_other": 2,
 }  # fmt: skip
-"""What one of a kind costs per vector, in multiply-adds, where it is not one; functions are taken
-to cost what `erf` does."""
+"""What one of a kind costs per vector, in multiply-adds, where it is not one.
+
+Functions are taken to cost what `erf` does, and integers to be divided by constants for the most
+part, which takes less than the operator itself.
+"""
 
 _ARITHMETIC = {"add": "addsub", "sub": "addsub", "mul": "mul", "div": "div", "floordiv": "div",
                "mod": "div", "truncdiv": "div", "truncmod": "div", "min": "compare",
