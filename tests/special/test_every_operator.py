@@ -17,8 +17,8 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.ops.arithmetic import Pow
 from whet.ops.base import REGISTRY, Sample
-from whet.ops.elementwise import Elementwise
 from whet.ops.roi import RoiAlign
+from whet.ops.shared.elementwise import Elementwise
 
 NAN, INF = np.nan, np.inf
 NOT_PROMISED = {

@@ -9,7 +9,7 @@ from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.expr import Reduce
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
-from whet.ops.control import Control
+from whet.ops.shared.control import Control
 from whet.tasks.control import control_steps
 from whet.tasks.expressions import (
     canonical,

@@ -1,0 +1,1 @@
+"""What operators of several families share: geometry, formulas, index arithmetic."""
