@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.skips import (  # noqa: F401  (hooks)
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
 from whet.api import engine
 from whet.core.config import process_config
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.skips import ANOTHER_PROCESSOR
 from whet.api.engine import target_name
-from whet.core.cpu import PRESETS, named_target
+from whet.core.cpu import PRESETS, CpuTarget, named_target
 from whet.core.foreign import missing_here, require_here
 
 HOST = named_target(target_name(None))
@@ -13,3 +16,8 @@ LEVELS = [name for name, level in PRESETS.items() if not missing_here(level)]
 """Presets that this machine can stand in for."""
 FOREIGN = next(name for name, level in PRESETS.items() if missing_here(level))
 """A preset that it cannot."""
+
+
+def skip_unless_it_runs_here(target: CpuTarget) -> None:
+    if missing_here(target):
+        pytest.skip(f"{ANOTHER_PROCESSOR}{target.name}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,52 @@ def test_every_raised_code_is_listed() -> None:
     assert raised <= set(CODES)
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_every_error_code_is_tested(code: str) -> None:
-    assert any(code in p.read_text() for p in TESTS), f"no test mentions {code}"
+# ------------------------------------------------------------------------- what tests expect
+EXPECTING = ("raises", "warns", "parametrize")
+"""Functions of pytest that are told what is to happen."""
+
+
+def expectations(module: ast.Module) -> Iterator[ast.AST]:
+    """What a test module asserts or tells pytest, with the constants that are named there."""
+    constants = {
+        target.id: node.value
+        for node in module.body if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }  # fmt: skip
+    for node in ast.walk(module):
+        told = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node, ast.Assert) or (told and node.func.attr in EXPECTING):
+            yield node
+            names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            yield from (constants[name] for name in names & constants.keys())
+
+
+def expected_codes(text: str) -> set[str]:
+    """Error codes that the module's tests expect; comments and docstrings expect nothing."""
+    strings = (
+        n.value
+        for part in expectations(ast.parse(text))
+        for n in ast.walk(part)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    )
+    return {code for string in strings for code in re.findall(r"\bWH\d{4}\b", string)}
+
+
+def test_only_expectations_count() -> None:
+    text = """
+"WH0001"
+CASES = ["WH0002"]
+OTHERS = ["WH0003"]
+@pytest.mark.parametrize("code", CASES)
+def test_it(code):  # WH0004
+    with pytest.raises(Error, match="WH0005 no"):
+        call("WH0006")
+    assert "WH0007" in text
+"""
+    assert expected_codes(text) == {"WH0002", "WH0005", "WH0007"}
+
+
+def test_every_error_code_is_expected_by_a_test() -> None:
+    expected = set().union(*(expected_codes(p.read_text()) for p in TESTS))
+    assert set(CODES) <= expected

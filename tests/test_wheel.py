@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import setuptools
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_wheel_is_for_linux_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    setuptools = pytest.importorskip("setuptools", minversion="77")
     given: dict[str, Any] = {}
     monkeypatch.setattr(setuptools, "setup", given.update)
     runpy.run_path(str(ROOT / "setup.py"))

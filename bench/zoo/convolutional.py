@@ -1,6 +1,12 @@
-"""Convolutional networks."""
+"""Convolutional networks.
+
+All take the size of the image, and `narrow`, which divides the numbers of channels; those with
+stages take how many blocks each has.  The defaults are the networks as they were published.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -8,14 +14,23 @@ import onnx
 from zoo.writer import Writer
 
 
-def resnet50(groups: int = 1, width: int = 64) -> onnx.ModelProto:
+def resnet50(
+    groups: int = 1,
+    width: int = 64,
+    *,
+    image: int = 224,
+    narrow: int = 1,
+    blocks: Sequence[int] = (3, 4, 6, 3),
+) -> onnx.ModelProto:
     """ResNet-50; `groups=32, width=4` is ResNeXt-50 32x4d."""
     w = Writer()
-    y = w.conv(w.input("x0", (1, 3, 224, 224)), 3, 64, 7, 2)
-    y, cin = w.max_pool(y, 3, 2, 1), 64
-    for planes, blocks, first in [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)]:
+    cin = 64 // narrow
+    y = w.conv(w.input("x0", (1, 3, image, image)), 3, cin, 7, 2)
+    y = w.max_pool(y, 3, 2, 1)
+    for stage, count in enumerate(blocks):
+        planes, first = 64 * 2**stage // narrow, 1 if stage == 0 else 2
         mid, cout = planes * width // 64 * groups, planes * 4
-        for block in range(blocks):
+        for block in range(count):
             stride = first if block == 0 else 1
             z = w.conv(y, cin, mid, 1)
             z = w.conv(z, mid, mid, 3, stride, groups=groups)
@@ -23,150 +38,187 @@ def resnet50(groups: int = 1, width: int = 64) -> onnx.ModelProto:
             if block == 0:
                 y = w.conv(y, cin, cout, 1, stride, relu=False)
             y, cin = w.node("Relu", w.node("Add", z, y)), cout
-    return w.model(w.classifier(y, cin, 1000))
+    return w.model(w.classifier(y, cin, 1000 // narrow))
 
 
-def resnext50() -> onnx.ModelProto:
-    return resnet50(32, 4)
+def resnext50(
+    groups: int = 32,
+    width: int = 4,
+    *,
+    image: int = 224,
+    narrow: int = 1,
+    blocks: Sequence[int] = (3, 4, 6, 3),
+) -> onnx.ModelProto:
+    return resnet50(groups, width, image=image, narrow=narrow, blocks=blocks)
 
 
-def resnet18_3d() -> onnx.ModelProto:
+def resnet18_3d(*, frames: int = 16, image: int = 112, narrow: int = 1) -> onnx.ModelProto:
     """R3D-18 on 16 frames of 112 x 112."""
     w = Writer()
-    y = w.conv(w.input("x0", (1, 3, 16, 112, 112)), 3, 64, (3, 7, 7), (1, 2, 2), dims=3)
-    cin = 64
-    for cout, first in [(64, 1), (128, 2), (256, 2), (512, 2)]:
+    cin = 64 // narrow
+    y = w.input("x0", (1, 3, frames, image, image))
+    y = w.conv(y, 3, cin, (3, 7, 7), (1, 2, 2), dims=3)
+    for stage in range(4):
+        cout, first = 64 * 2**stage // narrow, 1 if stage == 0 else 2
         for stride in (first, 1):
             z = w.conv(y, cin, cout, 3, stride, dims=3)
             z = w.conv(z, cout, cout, 3, relu=False, dims=3)
             if cin != cout:
                 y = w.conv(y, cin, cout, 1, stride, relu=False, dims=3)
             y, cin = w.node("Relu", w.node("Add", z, y)), cout
-    return w.model(w.classifier(y, cin, 400, dims=3))
+    return w.model(w.classifier(y, cin, 400 // narrow, dims=3))
 
 
-def mobilenet_v2() -> onnx.ModelProto:
+def mobilenet_v2(
+    *, image: int = 224, narrow: int = 1, blocks: Sequence[int] = (1, 2, 3, 4, 3, 3, 1)
+) -> onnx.ModelProto:
     w = Writer()
 
     def conv6(x: str, cin: int, cout: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
         y = w.conv(x, cin, cout, kernel, stride, groups=groups, relu=False)
         return w.node("Clip", y, w.number(0.0), w.number(6.0))
 
-    y, cin = conv6(w.input("x0", (1, 3, 224, 224)), 3, 32, 3, 2), 32
-    for expand, cout, blocks, first in [
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
-        (6, 160, 3, 2), (6, 320, 1, 1),
-    ]:  # fmt: skip
-        for block in range(blocks):
+    cin = 32 // narrow
+    y = conv6(w.input("x0", (1, 3, image, image)), 3, cin, 3, 2)
+    stages = [(1, 16, 1), (6, 24, 2), (6, 32, 2), (6, 64, 2), (6, 96, 1), (6, 160, 2), (6, 320, 1)]
+    for (expand, channels, first), count in zip(stages, blocks, strict=True):
+        cout = channels // narrow
+        for block in range(count):
             stride, mid = (first if block == 0 else 1), cin * expand
             z = conv6(y, cin, mid, 1) if expand > 1 else y
             z = conv6(z, mid, mid, 3, stride, groups=mid)
             z = w.conv(z, mid, cout, 1, relu=False)
             y = w.node("Add", y, z) if stride == 1 and cin == cout else z
             cin = cout
-    return w.model(w.classifier(conv6(y, cin, 1280, 1), 1280, 1000))
+    last = 1280 // narrow
+    return w.model(w.classifier(conv6(y, cin, last, 1), last, 1000 // narrow))
 
 
-def dcgan() -> onnx.ModelProto:
+def dcgan(*, narrow: int = 1) -> onnx.ModelProto:
     """The generator: a code of 100 numbers to an image of 64 x 64."""
     w = Writer()
-    y = w.input("x0", (1, 100, 1, 1))
-    for cin, cout, stride, pad in [
-        (100, 512, 1, 0), (512, 256, 2, 1), (256, 128, 2, 1), (128, 64, 2, 1), (64, 3, 2, 1),
+    cin = 100
+    y = w.input("x0", (1, cin, 1, 1))
+    for cout, stride, pad in [
+        (512 // narrow, 1, 0), (256 // narrow, 2, 1), (128 // narrow, 2, 1), (64 // narrow, 2, 1),
+        (3, 2, 1),
     ]:  # fmt: skip
         fan = cin * 16 / stride**2
         weight, bias = w.normal((cin, cout, 4, 4), (1.5 / fan) ** 0.5), w.normal((cout,), 0.05)
         y = w.node("ConvTranspose", y, weight, bias, kernel_shape=[4, 4], strides=[stride] * 2,
                    pads=[pad] * 4)  # fmt: skip
-        y = w.node("Relu" if cout > 3 else "Tanh", y)
+        y, cin = w.node("Relu" if cout > 3 else "Tanh", y), cout
     return w.model(y)
 
 
-def squeezenet() -> onnx.ModelProto:
+def squeezenet(*, image: int = 224, narrow: int = 1) -> onnx.ModelProto:
     """SqueezeNet 1.1."""
     w = Writer()
-    y = w.conv(w.input("x0", (1, 3, 224, 224)), 3, 64, 3, 2, 0)
-    cin = 64
-    for squeeze, wide in [(0, 0), (16, 64), (16, 64), (0, 0), (32, 128), (32, 128), (0, 0),
-                          (48, 192), (48, 192), (64, 256), (64, 256)]:  # fmt: skip
-        if not squeeze:
+    cin = 64 // narrow
+    y = w.conv(w.input("x0", (1, 3, image, image)), 3, cin, 3, 2, 0)
+    for full in (0, 64, 64, 0, 128, 128, 0, 192, 192, 256, 256):
+        if not full:
             y = w.max_pool(y, 3, 2, ceil=True)
             continue
+        wide = full // narrow
+        squeeze = wide // 4
         s = w.conv(y, cin, squeeze, 1)
         parts = w.conv(s, squeeze, wide, 1), w.conv(s, squeeze, wide, 3)
         y, cin = w.node("Concat", *parts, axis=1), 2 * wide
-    y = w.conv(y, cin, 1000, 1)
+    y = w.conv(y, cin, 1000 // narrow, 1)
     return w.model(w.node("ReduceMean", y, w.ints(2, 3), keepdims=0))
 
 
-def inception_v3() -> onnx.ModelProto:
+def inception_v3(*, image: int = 299, narrow: int = 1) -> onnx.ModelProto:
     """Inception-v3 at 299 x 299, without the auxiliary head."""
     w = Writer()
-
-    def chain(x: str, cin: int, *layers: tuple[int, int | tuple[int, int]]) -> str:
-        for cout, kernel in layers:
-            x, cin = w.conv(x, cin, cout, kernel), cout
-        return x
-
-    def pooled(x: str, cin: int, cout: int) -> str:
-        return w.conv(w.average_pool(x, 3, 1, 1, count_pad=True), cin, cout, 1)
-
-    def join(*parts: str) -> str:
-        return w.node("Concat", *parts, axis=1)
-
-    y = w.conv(w.input("x0", (1, 3, 299, 299)), 3, 32, 3, 2, 0)
-    y = w.conv(y, 32, 32, 3, 1, 0)
-    y = w.max_pool(w.conv(y, 32, 64, 3), 3, 2)
-    y = w.conv(w.conv(y, 64, 80, 1), 80, 192, 3, 1, 0)
+    layers = Narrowed(w, narrow)
+    conv, chain, pooled, join = layers.conv, layers.chain, layers.pooled, layers.join
+    y = w.input("x0", (1, 3, image, image))
+    y = w.conv(y, 3, 32 // narrow, 3, 2, 0)
+    y = conv(y, 32, 32, 3, 1, 0)
+    y = w.max_pool(conv(y, 32, 64, 3), 3, 2)
+    y = conv(conv(y, 64, 80, 1), 80, 192, 3, 1, 0)
     y, cin = w.max_pool(y, 3, 2), 192
     for last in (32, 64, 64):
         y = join(
-            w.conv(y, cin, 64, 1),
+            conv(y, cin, 64, 1),
             chain(y, cin, (48, 1), (64, 5)),
             chain(y, cin, (64, 1), (96, 3), (96, 3)),
             pooled(y, cin, last),
         )
         cin = 224 + last
     y = join(
-        w.conv(y, cin, 384, 3, 2, 0),
-        w.conv(chain(y, cin, (64, 1), (96, 3)), 96, 96, 3, 2, 0),
+        conv(y, cin, 384, 3, 2, 0),
+        conv(chain(y, cin, (64, 1), (96, 3)), 96, 96, 3, 2, 0),
         w.max_pool(y, 3, 2),
     )
     cin, flat, tall = 768, (1, 7), (7, 1)
     for m in (128, 160, 160, 192):
         y = join(
-            w.conv(y, cin, 192, 1),
+            conv(y, cin, 192, 1),
             chain(y, cin, (m, 1), (m, flat), (192, tall)),
             chain(y, cin, (m, 1), (m, tall), (m, flat), (m, tall), (192, flat)),
             pooled(y, cin, 192),
         )
     y = join(
-        w.conv(w.conv(y, cin, 192, 1), 192, 320, 3, 2, 0),
-        w.conv(chain(y, cin, (192, 1), (192, flat), (192, tall)), 192, 192, 3, 2, 0),
+        conv(conv(y, cin, 192, 1), 192, 320, 3, 2, 0),
+        conv(chain(y, cin, (192, 1), (192, flat), (192, tall)), 192, 192, 3, 2, 0),
         w.max_pool(y, 3, 2),
     )
     cin = 1280
     for _ in range(2):
-        a, b = w.conv(y, cin, 384, 1), chain(y, cin, (448, 1), (384, 3))
-        forks = [join(w.conv(v, 384, 384, (1, 3)), w.conv(v, 384, 384, (3, 1))) for v in (a, b)]
-        y, cin = join(w.conv(y, cin, 320, 1), *forks, pooled(y, cin, 192)), 2048
-    return w.model(w.classifier(y, cin, 1000))
+        a, b = conv(y, cin, 384, 1), chain(y, cin, (448, 1), (384, 3))
+        forks = [join(conv(v, 384, 384, (1, 3)), conv(v, 384, 384, (3, 1))) for v in (a, b)]
+        y, cin = join(conv(y, cin, 320, 1), *forks, pooled(y, cin, 192)), 2048
+    return w.model(w.classifier(y, cin // narrow, 1000 // narrow))
 
 
-def nasnet_a() -> onnx.ModelProto:
+class Narrowed:
+    """The layers of Inception-v3, told the published numbers of channels."""
+
+    def __init__(self, w: Writer, narrow: int) -> None:
+        self.w, self.narrow = w, narrow
+
+    def conv(
+        self,
+        x: str,
+        cin: int,
+        cout: int,
+        kernel: int | tuple[int, int],
+        stride: int = 1,
+        pad: int | None = None,
+    ) -> str:
+        return self.w.conv(x, cin // self.narrow, cout // self.narrow, kernel, stride, pad)
+
+    def chain(self, x: str, cin: int, *layers: tuple[int, int | tuple[int, int]]) -> str:
+        for cout, kernel in layers:
+            x, cin = self.conv(x, cin, cout, kernel), cout
+        return x
+
+    def pooled(self, x: str, cin: int, cout: int) -> str:
+        return self.conv(self.w.average_pool(x, 3, 1, 1, count_pad=True), cin, cout, 1)
+
+    def join(self, *parts: str) -> str:
+        return self.w.node("Concat", *parts, axis=1)
+
+
+def nasnet_a(
+    *, image: int = 224, narrow: int = 1, stages: int = 3, cells: int = 4
+) -> onnx.ModelProto:
     """NASNet-A mobile (4 @ 1056)."""
-    cells = NasNetCells()
-    w = cells.w
-    stem = w.conv(w.input("x0", (1, 3, 224, 224)), 3, 32, 3, 2, 0, relu=False)
+    made = NasNetCells()
+    w, first = made.w, 32 // narrow
+    stem = w.conv(w.input("x0", (1, 3, image, image)), 3, first, 3, 2, 0, relu=False)
     before: Feature | None = None
-    now: Feature = (stem, 32, 2)
-    plan = [(11, True), (22, True)]
-    for stage in range(3):
-        filters = 44 * 2**stage
-        plan += [(filters, True)] * (stage > 0) + [(filters, False)] * 4
+    now: Feature = (stem, first, 2)
+    plan = [(11 // narrow, True), (22 // narrow, True)]
+    for stage in range(stages):
+        filters = 44 // narrow * 2**stage
+        plan += [(filters, True)] * (stage > 0) + [(filters, False)] * cells
     for filters, reduce in plan:
-        before, now = now, cells.cell(before, now, filters, reduce)
-    return w.model(w.classifier(w.node("Relu", now[0]), now[1], 1000))
+        before, now = now, made.cell(before, now, filters, reduce)
+    return w.model(w.classifier(w.node("Relu", now[0]), now[1], 1000 // narrow))
 
 
 Feature = tuple[str, int, int]

@@ -38,13 +38,13 @@ class Network:
     path: Path
     inputs: tuple[tuple[str, tuple[int, ...], str], ...]
 
-    def sample(self, seed: int = 7) -> dict[str, Array]:
-        """Seeded inputs; integers are token numbers."""
+    def sample(self, seed: int = 7, tokens: int = 30_000) -> dict[str, Array]:
+        """Seeded inputs; integers are numbers of tokens, of which there are so many."""
         rng = np.random.default_rng(seed)
         values: dict[str, Array] = {}
         for name, shape, dtype in self.inputs:
             if dtype.startswith("int"):
-                values[name] = rng.integers(0, 30_000, shape).astype(dtype)
+                values[name] = rng.integers(0, tokens, shape).astype(dtype)
             else:
                 values[name] = rng.standard_normal(shape, np.float32)
         return values

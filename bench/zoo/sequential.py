@@ -1,4 +1,4 @@
-"""Transformers and a recurrent network."""
+"""Transformers and a recurrent network; the defaults are the networks as they are measured."""
 
 from __future__ import annotations
 
@@ -11,42 +11,56 @@ from zoo.writer import Writer
 VOCABULARY = 30_522
 
 
-def bert_base(layers: int = 12, tokens: int = 128, vocabulary: int = VOCABULARY) -> onnx.ModelProto:
+def bert_base(
+    layers: int = 12,
+    tokens: int = 128,
+    vocabulary: int = VOCABULARY,
+    width: int = 768,
+    heads: int = 12,
+) -> onnx.ModelProto:
     """BERT-base: token ids to the pooled first token."""
-    width = 768
     w = Writer()
     ids = w.input("x0", (1, tokens), TensorProto.INT64)
     y = w.node("Gather", w.normal((vocabulary, width), 0.5), ids)
     y = w.node("Add", y, w.normal((1, tokens, width), 0.5))
     y = w.layer_norm(y, width, 1e-12)
     for _ in range(layers):
-        y = w.layer_norm(w.node("Add", y, _attention(w, y, tokens, width, 12)), width, 1e-12)
+        y = w.layer_norm(w.node("Add", y, _attention(w, y, tokens, width, heads)), width, 1e-12)
         z = w.linear(_gelu(w, w.linear(y, width, 4 * width)), 4 * width, width)
         y = w.layer_norm(w.node("Add", y, z), width, 1e-12)
     first = w.node("Gather", y, w.constant(np.array(0)), axis=1)
     return w.model(w.node("Tanh", w.linear(first, width, width)))
 
 
-def vit_tiny() -> onnx.ModelProto:
+def vit_tiny(
+    layers: int = 12, image: int = 224, width: int = 192, heads: int = 3, classes: int = 1000
+) -> onnx.ModelProto:
     """ViT-Ti/16 at 224 x 224."""
-    width, tokens = 192, 197
+    patches = (image // 16) ** 2
+    tokens = patches + 1
     w = Writer()
-    y = w.conv(w.input("x0", (1, 3, 224, 224)), 3, width, 16, 16, 0, relu=False)
-    y = w.node("Transpose", w.node("Reshape", y, w.ints(1, width, 196)), perm=[0, 2, 1])
+    y = w.conv(w.input("x0", (1, 3, image, image)), 3, width, 16, 16, 0, relu=False)
+    y = w.node("Transpose", w.node("Reshape", y, w.ints(1, width, patches)), perm=[0, 2, 1])
     y = w.node("Concat", w.normal((1, 1, width), 0.5), y, axis=1)
     y = w.node("Add", y, w.normal((1, tokens, width), 0.5))
-    for _ in range(12):
-        z = _attention(w, w.layer_norm(y, width, 1e-6), tokens, width, 3)
+    for _ in range(layers):
+        z = _attention(w, w.layer_norm(y, width, 1e-6), tokens, width, heads)
         y = w.node("Add", y, z)
         z = w.linear(w.layer_norm(y, width, 1e-6), width, 4 * width)
         y = w.node("Add", y, w.linear(_gelu(w, z), 4 * width, width))
     first = w.node("Gather", w.layer_norm(y, width, 1e-6), w.constant(np.array(0)), axis=1)
-    return w.model(w.linear(first, width, 1000))
+    return w.model(w.linear(first, width, classes))
 
 
-def llama_prefill(layers: int = 4, tokens: int = 128) -> onnx.ModelProto:
+def llama_prefill(
+    layers: int = 4,
+    tokens: int = 128,
+    width: int = 768,
+    heads: int = 12,
+    shared: int = 4,
+    inner: int = 2048,
+) -> onnx.ModelProto:
     """Decoder layers as in Llama: 12 heads, 4 of keys and values, rotary positions, SwiGLU."""
-    width, heads, shared, inner = 768, 12, 4, 2048
     size = width // heads
     w = Writer()
     y = w.input("x0", (1, tokens, width))

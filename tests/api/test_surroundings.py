@@ -251,7 +251,6 @@ def test_too_many_configured_threads_are_refused(monkeypatch: pytest.MonkeyPatch
         thread_count(None)
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
 def test_threads_follow_an_affinity_that_changes_later() -> None:
     """Every count looks anew: a process may bind itself long after it imported whet."""
     before = os.sched_getaffinity(0)

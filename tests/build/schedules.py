@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -95,12 +96,9 @@ def check_results(
             )
 
 
-def check_many(seeds: range, report: Callable[[int, int], None] | None = None) -> dict[str, int]:
+def check_many(seeds: range, *, every: bool = False) -> Counter[str]:
     """How often each sketch was drawn over all seeds."""
-    total: dict[str, int] = {}
-    for number, seed in enumerate(seeds):
-        for name, count in check_random(seed).drawn.items():
-            total[name] = total.get(name, 0) + count
-        if report is not None:
-            report(number + 1, sum(total.values()))
+    total: Counter[str] = Counter()
+    for seed in seeds:
+        total.update(check_random(seed, every=every).drawn)
     return total

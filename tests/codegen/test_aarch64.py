@@ -16,6 +16,7 @@ from tests.codegen.examples import EXAMPLES, make_example, sketch_first
 from tests.codegen.foreign import EMULATORS, ProgramDiedError, compile_for, how_to_run
 from tests.codegen.loops import busiest_loop
 from tests.ops.test_properties import check_same
+from tests.skips import ANOTHER_PROCESSOR
 from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
 from whet.core.cpu import PRESETS
@@ -26,7 +27,8 @@ from whet.tasks.task import Task
 
 NEON = PRESETS["aarch64-neon"]
 runs = pytest.mark.skipif(
-    how_to_run() is None, reason=f"needs {' or '.join(EMULATORS)} (of qemu-user) on the PATH"
+    how_to_run() is None,
+    reason=f"{ANOTHER_PROCESSOR}aarch64, or {' or '.join(EMULATORS)} (of qemu-user) on the PATH",
 )
 
 

@@ -10,10 +10,10 @@ from tests.codegen.examples import EXAMPLES, make_example, sketch_first
 from tests.codegen.foreign import compile_for
 from tests.codegen.loops import busiest_loop
 from tests.ops.test_properties import check_same
+from tests.targets import skip_unless_it_runs_here
 from whet.build.native import NO_CACHE, build
 from whet.core.cpu import PRESETS, CpuTarget, named_target
 from whet.core.dtypes import f32, i32
-from whet.core.foreign import missing_here
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
@@ -60,8 +60,7 @@ def test_registers_of_other_levels_are_not_used(name: str, target: CpuTarget) ->
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("target", [OLD, NARROW, WIDE], ids=lambda t: t.name)
 def test_results_are_those_of_the_interpreter(name: str, target: CpuTarget) -> None:
-    if missing_here(target):
-        pytest.skip(f"this machine is no {target.name}")
+    skip_unless_it_runs_here(target)
     graph, arrays = make_example(name)
     executable = build(graph, target, 1, NO_CACHE, schedule=sketch_first(target, name))
     with np.errstate(all="ignore"):
@@ -80,7 +79,6 @@ def test_rounded_numbers_become_integers_wherever_they_lie(name: str, length: in
     graph = Graph((x,), (b.one(Cast(i32), b.one(Round(), x)),), ("y",))
     values = np.linspace(-5, 5, length + 1, dtype=np.float32)[1:]
     target = named_target(name)
-    if missing_here(target):
-        pytest.skip("another processor")
+    skip_unless_it_runs_here(target)
     (found,) = build(graph, target, 1, NO_CACHE)((values,))
     assert found.tolist() == np.rint(values).astype(np.int32).tolist()

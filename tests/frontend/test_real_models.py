@@ -9,13 +9,12 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from tests.frontend.small_models import call
 from whet.core.types import Array
 from whet.frontend.onnx import import_model
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 TOLERANCE = 1e-4
 """Largest error, as a part of the range of an output."""
@@ -24,8 +23,8 @@ TOLERANCE = 1e-4
 def shipped(package: str, *parts: str) -> Path:
     """A file inside an installed package, found without importing the package."""
     spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"{package} is not installed")
+    assert spec is not None, f"{package} is not installed"
+    assert spec.submodule_search_locations is not None
     return Path(next(iter(spec.submodule_search_locations)), *parts)
 
 

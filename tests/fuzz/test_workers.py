@@ -27,7 +27,7 @@ def work(item, stage):
     return {"twice": 2 * item}
 
 found = {}
-for item, result in run_isolated(work, range(12), jobs=2, timeout=2.0, per_child=4):
+for item, result in run_isolated(work, range(12), jobs=2, timeout=5.0, per_child=4):
     died = isinstance(result, Died)
     found[item] = [result.hung, result.stage, result.reason] if died else result
 print(json.dumps(found))
@@ -45,21 +45,50 @@ def test_what_dies_is_named_and_the_rest_goes_on() -> None:
 
 
 SLOW_READER = """
-import time
-from tools.graph_fuzz.workers import Died, run_isolated
+import os, sys, time, types
+from pathlib import Path
+from tools.graph_fuzz import workers
+
+clock = types.SimpleNamespace(ahead=0.0, monotonic=lambda: time.monotonic() + clock.ahead)
+workers.time = clock
+folder = Path(sys.argv[1])
+tell = lambda name: (folder / name).touch()
+
+def wait_for(name):
+    while not (folder / name).exists():
+        time.sleep(0.005)
 
 def work(item, stage):
-    time.sleep(0.1)
+    if item == 4:  # the first of the second child
+        tell("begun")
+        wait_for("go")
+    if item in (0, 1):
+        wait_for({0: "begun", 1: "seen"}[item])
     return {"item": item}
 
-for item, result in run_isolated(work, range(8), jobs=2, timeout=0.5, per_child=4):
-    assert not isinstance(result, Died), (item, result)
+def has_ended(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+def wait_for_children():
+    own = Path(f"/proc/self/task/{os.getpid()}/children")
+    while not all(map(has_ended, own.read_text().split())):
+        time.sleep(0.005)
+
+found = []
+for item, result in workers.run_isolated(work, range(8), jobs=2, timeout=100.0, per_child=4):
+    assert not isinstance(result, workers.Died), (item, result)
+    found.append(item)
     if item == 0:
-        time.sleep(1.0)
+        tell("seen")
+    if item == 1:  # the fourth has begun, and now all answer before anybody looks at the clock
+        tell("go")
+        wait_for_children()
+        clock.ahead = 1000.0
+assert sorted(found) == list(range(8))
 """
 
 
-def test_nobody_hangs_while_results_are_not_asked_for() -> None:
-    done = subprocess.run([sys.executable, "-c", SLOW_READER], cwd=ROOT, text=True,
+def test_nobody_hangs_while_results_are_not_asked_for(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW_READER, str(tmp_path)], cwd=ROOT, text=True,
                           capture_output=True)  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -13,9 +13,16 @@ import pytest
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
+from whet.measure.measurer import (
+    LEAST_LIMIT_SECONDS,
+    LIMIT_BY_BEST,
+    Measurer,
+    _place,
+)
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
+from whet.measure.runner import Loadable, Ran
+from whet.measure.statistics import is_better, median_interval, turn_ratios
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import SKETCHES
 from whet.schedule.space.trace import Trace, TransformStep, trace_of
@@ -102,7 +109,7 @@ def test_real_candidates_are_right(measurer: Measurer, threads: int) -> None:
     results = measurer.measure(task, candidates, threads, TARGET)
     assert [r.outcome for r in results] == [Outcome.OK] * len(candidates), results
     for r in results:
-        assert all(0 < s < 1 for s in r.samples)
+        assert all(s > 0 for s in r.samples)
         assert r.build_ms > 0
         assert r.code_bytes > 0
 
@@ -169,28 +176,46 @@ def test_a_worker_killed_from_outside_is_replaced(measurer: Measurer) -> None:
     assert measure_fault(measurer, "right").ok
 
 
-def test_limits_shrink_with_the_best(measurer: Measurer) -> None:
+def test_limits_shrink_with_the_best(measurer: Measurer, monkeypatch: pytest.MonkeyPatch) -> None:
     task = double_task(101)
     bench = measurer._bench_for(task, 1, TARGET)
     assert measurer._limit(bench) == 0.3
-    assert measurer.measure(task, [planted("right")], 1, TARGET)[0].ok
-    assert measurer._limit(bench) == 0.2
+    measured = measurer.measure(task, [planted("right")], 1, TARGET)[0]
+    assert measurer.best[_place(bench)] == measured.seconds
+    for best, limit in ((1e-6, LEAST_LIMIT_SECONDS), (7.0, 7.0 * LIMIT_BY_BEST)):
+        monkeypatch.setitem(measurer.best, _place(bench), best)
+        assert measurer._limit(bench) == limit
 
 
-def test_comparing_finds_the_faster_one(measurer: Measurer) -> None:
-    task = matmul_task(128, 128, 128)
-    form = SKETCHES["contraction"].fits(task)
-    space = SKETCHES["contraction"].space(form, TARGET, 1)
-    costs = SKETCHES["contraction"].costs(form, TARGET, 1, space)
-    fast, slow = (
-        Candidate("contraction", {h: int(c[n]) for h, c in space.items()})
-        for n in (int(np.argmin(costs)), int(np.argmax(costs)))
-    )
-    found = measurer.compare(task, fast, slow, 1, TARGET, seconds=1.0)
+def test_comparing_says_what_its_samples_say(measurer: Measurer) -> None:
+    task = matmul_task(32, 32, 32)
+    first, second = some_candidates(task, "contraction", 2)
+    found = measurer.compare(task, first, second, 1, TARGET, seconds=0.05)
     assert found.outcome is Outcome.OK
-    assert found.better
-    assert found.ratio < 1
-    assert not measurer.compare(task, slow, fast, 1, TARGET).better
+    assert len(found.candidate) == len(found.incumbent) >= 16
+    ratios = turn_ratios(found.candidate, found.incumbent)
+    assert found.ratio == pytest.approx(float(np.median(ratios)))
+    assert (found.low, found.high) == pytest.approx(median_interval(ratios))
+    assert found.better == is_better(ratios)
+
+
+def test_comparing_finds_the_faster_one(
+    measurer: Measurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By times that are made up: twice as long for the larger code of the two."""
+    task = matmul_task(16, 16, 32)
+    first, second = some_candidates(task, "contraction", 2)
+
+    def compare(a: Loadable, b: Loadable, seconds: float, limit: float) -> Ran:
+        longer = len(a.data) > len(b.data)
+        times = (2.0,) * 16, (1.0,) * 16
+        return Ran(Outcome.OK, "", times if longer else times[::-1])
+
+    monkeypatch.setattr(measurer.runner, "compare", compare)
+    found = [
+        measurer.compare(task, *pair, 1, TARGET) for pair in ((first, second), (second, first))
+    ]
+    assert sorted((c.better, c.ratio) for c in found) == [(False, 2.0), (True, 0.5)]
 
 
 def test_comparing_with_a_faulty_kernel_is_an_outcome(measurer: Measurer) -> None:

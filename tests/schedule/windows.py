@@ -183,11 +183,16 @@ class Bound:
 
 def native(kernel: Kernel, target: CpuTarget, pool: Mapping[str, int] | None = None) -> Library:
     """The machine code of a kernel, on the threads of the pool or on one."""
+    features = ",".join(f"+{f}" for f in target.features)
+    texts = [module_text(kernel, target), *([SERIAL_POOL] if pool is None else [])]
+    return Library([emit_object(ir, target.cpu, features) for ir in texts], pool)
+
+
+def module_text(kernel: Kernel, target: CpuTarget) -> str:
+    """The LLVM module of a kernel."""
     module = Module(target)
     emit_program(kernel.program, module)
-    features = ",".join(f"+{f}" for f in target.features)
-    texts = [module.text(), *([SERIAL_POOL] if pool is None else [])]
-    return Library([emit_object(ir, target.cpu, features) for ir in texts], pool)
+    return module.text()
 
 
 def relative_error(found: Array, expected: Array) -> float:

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-pytest.importorskip("z3", reason="the core of a set of rules needs the extra `rules` (z3)")
-
 from whet.core.types import Array, TensorType
 from whet.ir.tensor import Compute, Tensor, compute
 from whet.ops.base import REGISTRY, NoAlgebra, Op, operator

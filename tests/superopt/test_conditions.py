@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from whet.superopt.rules.drawing import explain
 from whet.superopt.rules.files import shipped
 from whet.superopt.rules.rule import Certificate, Rule, Variable
 from whet.superopt.verify.assign import assignments, fits
 from whet.superopt.verify.claims import Claim, read_assignment
 from whet.superopt.verify.conditions import assumed
-from whet.superopt.verify.identity import check_identity
-
-pytest.importorskip("z3")
 from whet.superopt.verify.gates import claim
+from whet.superopt.verify.identity import check_identity
 
 JOINED = Rule(
     "joined-products",

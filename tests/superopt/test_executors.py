@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("z3")
-
 RULES = """
 rule associate
   a activation 2
@@ -60,14 +58,12 @@ def test_processes(here: dict[str, bytes], tmp_path: Path) -> None:
 
 
 def test_ray(here: dict[str, bytes], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     assert proved_files(tmp_path, *RAY) == here
 
 
 # ------------------------------------------------------------------------------------ generating
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
     files = found_files(tmp_path_factory.mktemp("found"))
     assert "matmul.rules" in files
     return files
@@ -78,7 +74,6 @@ def test_processes_find_the_same(found: dict[str, bytes], tmp_path: Path) -> Non
 
 
 def test_ray_finds_the_same(found: dict[str, bytes], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     assert found_files(tmp_path, *RAY) == found
 
 

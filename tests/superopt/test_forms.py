@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-
 from whet.core.dtypes import f64
 from whet.core.types import Array, Shape
 from whet.ops.activation import Gelu, Relu

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("z3")
-
 from whet.graph.terms import read_term
 from whet.ops.base import Law, law
 from whet.superopt.rules.files import read_candidates

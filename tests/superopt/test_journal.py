@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("z3")
-
 from whet.superopt.rules.files import read_candidates
 from whet.superopt.rules.rule import Rule, Variable
 from whet.superopt.verify import gates

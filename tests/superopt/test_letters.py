@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-
 from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet
 from whet.superopt.generate.kinds import plain
 from whet.superopt.generate.pools import BATCHES, MATRICES, POOLS, Pool

@@ -15,9 +15,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-pytest.importorskip("z3", reason="proofs need the extra `rules` (z3)")
-
 from whet.graph.laws import read_law
 from whet.ops.base import Law
 from whet.superopt.generate.pools import BATCHES, GROUPS, TEN

@@ -131,7 +131,6 @@ SAMPLE = shipped()[::40]
 
 @pytest.mark.parametrize("rule", SAMPLE, ids=lambda r: r.name)
 def test_a_sample_of_the_shipped_rules_is_proved_again(rule: Rule) -> None:
-    pytest.importorskip("z3")
     from whet.superopt.verify.gates import shared_prover, verify_as_stated
 
     report = verify_as_stated(rule, shared_prover())

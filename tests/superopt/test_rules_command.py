@@ -56,8 +56,6 @@ def test_stats_counts(folder: Path) -> None:
 
 
 def test_stats_prints_the_funnel_next_to_the_paper(folder: Path) -> None:
-    pytest.importorskip("numba")
-    pytest.importorskip("z3")
     text = output("stats", "--rules", str(folder), "--size", "2", "--pool", "matrices")
     first, second, paper = text.splitlines()[-3:]
     assert first.split()[0] == "1"
@@ -69,8 +67,6 @@ def test_stats_prints_the_funnel_next_to_the_paper(folder: Path) -> None:
     ("option", "message"), [("--pool", "no pool 'none'"), ("--letters", "no letters 'none'")]
 )
 def test_unknown_names_are_usage_errors(option: str, message: str) -> None:
-    pytest.importorskip("numba")
-    pytest.importorskip("z3")
     with pytest.raises(UsageError, match=message):
         output("generate", option, "none")
 
@@ -78,8 +74,6 @@ def test_unknown_names_are_usage_errors(option: str, message: str) -> None:
 def test_an_interrupt_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("numba")
-    pytest.importorskip("z3")
     from whet.superopt.prune import candidates
 
     def interrupted(*arguments: object, folder: Path, **options: object) -> None:
@@ -97,7 +91,6 @@ def test_an_interrupt_says_how_to_go_on(
 
 
 def test_mutants_are_counted_by_gate(tmp_path: Path) -> None:
-    pytest.importorskip("z3")
     twice = Rule("twice", (Variable("x", 2),), ("relu(relu(x))",), ("relu(x)",),
                  numeric="exact", certificate=CERTIFICATE)  # fmt: skip
     write_folder([twice], tmp_path / "rules")
@@ -121,7 +114,6 @@ def test_damaged_rules_are_refused(folder: Path) -> None:
 
 
 def test_hand_written_rules_go_through_the_gates(tmp_path: Path) -> None:
-    pytest.importorskip("z3")
     path = tmp_path / "mine.txt"
     path.write_text("rule mine\n  x activation 2\n  lhs relu(relu(x))\n  rhs relu(x)\n")
     text = output("verify", str(path), "--write", str(tmp_path / "out"), "--quiet")
@@ -130,7 +122,6 @@ def test_hand_written_rules_go_through_the_gates(tmp_path: Path) -> None:
 
 
 def test_false_rules_are_refuted_with_a_counterexample(tmp_path: Path) -> None:
-    pytest.importorskip("z3")
     path = tmp_path / "wrong.txt"
     path.write_text("rule wrong\n  x activation 2\n  lhs relu(x)\n  rhs x\n")
     with pytest.raises(MismatchError, match="1 rules are not proved"):

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-
 from whet.core.executor import LocalProcesses, Progress, Serial
 from whet.superopt.generate.pools import MATRICES
 from whet.superopt.prune.search import Generation, generate

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
 
 from whet.superopt.generate.pools import MATRICES
 from whet.superopt.generate.universe import Universe

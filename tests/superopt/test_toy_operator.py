@@ -9,9 +9,6 @@ from types import ModuleType
 
 import pytest
 
-pytest.importorskip("z3")
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-
 from whet.core.errors import UsageError
 from whet.core.executor import LocalProcesses
 from whet.core.module_executor import OutsideModule, WithModules

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-pytest.importorskip("numba", reason="generating rules needs the extra `rules` (numba)")
-
 from whet.superopt.generate.alphabet import CORE, Alphabet
 from whet.superopt.generate.kinds import plain
 from whet.superopt.generate.marks import Marks

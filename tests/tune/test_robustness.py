@@ -42,7 +42,7 @@ def test_a_kill_loses_nothing_committed(tmp_path: Path) -> None:
         assert sum(database.stats().measurements.values()) >= sum(committed)
         tuner = make_tuner(database, MadeUp())
         assert len(tuner.searches[0].known) == database.stats().records
-        tuner.run(Budget(30.0, 8))
+        tuner.run(Budget(trials=8))
 
 
 def test_two_tuners_share_a_database(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_full_disk_stops_the_search_and_harms_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     with Database(path) as database:
         tuner = make_tuner(database, MadeUp())
-        tuner.run(Budget(30.0, 8))
+        tuner.run(Budget(trials=8))
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, hard))
         try:
@@ -72,7 +72,7 @@ def test_a_full_disk_stops_the_search_and_harms_nothing(tmp_path: Path) -> None:
         stored = sum(database.stats().measurements.values())
         assert stored >= 8
         assert len(tuner.searches[0].known) <= stored  # what is not stored does not count
-        tuner.run(Budget(30.0, 8))  # as soon as there is room, it goes on
+        tuner.run(Budget(trials=8))  # as soon as there is room, it goes on
     with Database(path) as database:
         assert database.problems() == []
         assert sum(database.stats().measurements.values()) > stored
@@ -83,7 +83,7 @@ def test_candidates_that_misbehave_are_recorded(tmp_path: Path) -> None:
     """Wrong results, stray accesses, endless loops: each is an outcome, one kernel is right."""
     task, path = double_task(), tmp_path / "r.db"
     (report,) = tune_tasks(
-        [WeightedTask(task, "double", (1,))], HOST, 1, Budget(120.0, len(FAULTS)),
+        [WeightedTask(task, "double", (1,))], HOST, 1, Budget(trials=len(FAULTS)),
         sketches=lambda name: name == "planted", database=path,
     )  # fmt: skip
     assert report.trials == len(FAULTS)

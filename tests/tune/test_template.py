@@ -88,7 +88,7 @@ def test_its_trace_says_what_was_done(tiles: Template) -> None:
 def test_it_is_tuned_as_other_sketches_are(tiles: Template, tmp_path: Path) -> None:
     task, target, path = product(16, 64, 32), HOST, tmp_path / "r.db"
     (report,) = tune_tasks(
-        [WeightedTask(task, "product", (1,))], target, 1, Budget(60.0, 12),
+        [WeightedTask(task, "product", (1,))], target, 1, Budget(trials=12),
         sketches=lambda name: name == "test_tiles", database=path,
     )  # fmt: skip
     assert report.outcomes.get("ok", 0) >= 6

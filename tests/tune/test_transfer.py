@@ -136,5 +136,5 @@ def test_a_search_starts_with_it(tmp_path: Path) -> None:
         tuner = Tuner([NEW], TARGET, 1, database, MadeUp())  # type: ignore[arg-type]
         search = tuner.searches[0]
         assert len(search.seeds) > 1
-        tuner.run(Budget(30.0, 8))
+        tuner.run(Budget(trials=8))
         assert set(search.seeds) <= set(search.known)

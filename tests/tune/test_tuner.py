@@ -70,7 +70,7 @@ def test_records_are_kept_and_used(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         measurer = MadeUp()
         tuner = make_tuner(database, measurer)
-        tuner.run(Budget(30.0, 64))
+        tuner.run(Budget(trials=64))
         (report,) = tuner.reports()
         assert report.trials == 64
         assert report.best_seconds < report.default_seconds
@@ -86,7 +86,7 @@ def test_records_are_kept_and_used(tmp_path: Path) -> None:
 def test_a_winner_that_is_not_faster_side_by_side_is_not_kept(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         tuner = make_tuner(database, MadeUp(better=False))
-        tuner.run(Budget(30.0, 32))
+        tuner.run(Budget(trials=32))
         search = tuner.searches[0]
         best = database.best(search.task.key, TARGET, 1)
         assert best is not None
@@ -103,7 +103,7 @@ class UnluckyDefault(MadeUp):
 def test_a_default_that_was_unlucky_once_is_measured_again(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         tuner = make_tuner(database, UnluckyDefault(better=False))
-        tuner.run(Budget(30.0, 16))
+        tuner.run(Budget(trials=16))
         search = tuner.searches[0]
         best = database.best(search.task.key, TARGET, 1)
         assert best is not None
@@ -115,7 +115,7 @@ def test_a_default_that_was_unlucky_once_is_measured_again(tmp_path: Path) -> No
 def test_what_is_reported_at_the_end_is_what_was_confirmed(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         tuner = make_tuner(database, MadeUp(better=False))
-        tuner.run(Budget(30.0, 32))
+        tuner.run(Budget(trials=32))
         (report,) = tuner.reports()
         assert tuner.searches[0].best_seconds < report.best_seconds == report.default_seconds
         assert report.schedule == str(tuner.searches[0].default)
@@ -133,16 +133,16 @@ class Interrupted(MadeUp):
 def test_an_interrupt_loses_no_trial_that_has_ended(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
         with pytest.raises(KeyboardInterrupt):
-            make_tuner(database, Interrupted()).run(Budget(30.0, 32))
+            make_tuner(database, Interrupted()).run(Budget(trials=32))
         assert sum(database.stats().measurements.values()) == 12
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
     with Database(tmp_path / "r.db") as database:
-        make_tuner(database, MadeUp()).run(Budget(30.0, 24))
+        make_tuner(database, MadeUp()).run(Budget(trials=24))
         again = make_tuner(database, MadeUp(), seed=1)
         assert len(again.searches[0].known) == 24
-        again.run(Budget(30.0, 8))
+        again.run(Budget(trials=8))
         assert len(again.searches[0].known) == 32
 
 
@@ -155,7 +155,7 @@ def test_time_is_a_limit(tmp_path: Path) -> None:
 
 def test_real_trials_give_right_results(tmp_path: Path) -> None:
     graph = small_graph()
-    reports = tune_graphs([graph], HOST, 1, Budget(20.0, 8), database=tmp_path / "r.db")
+    reports = tune_graphs([graph], HOST, 1, Budget(trials=8), database=tmp_path / "r.db")
     assert sum(r.trials for r in reports) == 8
     assert reports[0].outcomes.get("ok", 0) > 0
     x = np.random.default_rng(1).standard_normal((24, 40)).astype(np.float32)

@@ -34,7 +34,7 @@ def tune(path: str, tasks: Sequence[WeightedTask], seed: int, said: TextIO) -> N
 
     with Database(path) as database:
         tuner = Tuner(tasks, TARGET, 1, database, MadeUp(), seed=seed)  # type: ignore[arg-type]
-        tuner.run(Budget(60.0, TRIALS), watch)
+        tuner.run(Budget(trials=TRIALS), watch)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ to Graph that rebuilds the values it changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -204,11 +204,7 @@ class Graph:
     @cached_property
     def users(self) -> Mapping[Value, tuple[Node, ...]]:
         """The nodes that read each value (an output of the graph is no user)."""
-        found: dict[Value, list[Node]] = {}
-        for node in self.nodes:
-            for v in dict.fromkeys(node.inputs):
-                found.setdefault(v, []).append(node)
-        return {v: tuple(nodes) for v, nodes in found.items()}
+        return readers(self.nodes)
 
     def __str__(self) -> str:
         from whet.graph.text import print_graph
@@ -216,11 +212,22 @@ class Graph:
         return print_graph(self)
 
 
-def topological(roots: Sequence[Value]) -> tuple[Node, ...]:
-    """All nodes that the roots depend on, producers first (iterative: graphs are deep)."""
+def readers(nodes: Sequence[Node]) -> dict[Value, tuple[Node, ...]]:
+    """Those of the nodes that read each value."""
+    found: dict[Value, list[Node]] = {}
+    for node in nodes:
+        for v in dict.fromkeys(node.inputs):
+            found.setdefault(v, []).append(node)
+    return {v: tuple(users) for v, users in found.items()}
+
+
+def topological(roots: Sequence[Value], given: Collection[Value] = ()) -> tuple[Node, ...]:
+    """All nodes that the roots depend on beyond given values, producers first (iterative: graphs
+    are deep)."""
+    known = set(given)
     order: dict[Node, None] = {}
     stack: list[tuple[Node, bool]] = [
-        (v.node, False) for v in reversed(roots) if isinstance(v, Result)
+        (v.node, False) for v in reversed(roots) if isinstance(v, Result) and v not in known
     ]
     while stack:
         node, ready = stack.pop()
@@ -233,6 +240,6 @@ def topological(roots: Sequence[Value]) -> tuple[Node, ...]:
         stack.extend(
             (v.node, False)
             for v in reversed(node.inputs)
-            if isinstance(v, Result) and v.node not in order
+            if isinstance(v, Result) and v.node not in order and v not in known
         )
     return tuple(order)

@@ -59,6 +59,7 @@ def combine(parts: Iterable[tuple[Affine, int]], constant: int = 0) -> Affine:
     return Affine(tuple((a, c) for a, c in terms.items() if c), constant)
 
 
+@lru_cache(maxsize=1 << 14)
 def affine(e: Expr) -> Affine:
     """The linear form of an integer expression."""
     match e:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from whet.core.dtypes import DType
@@ -156,6 +157,11 @@ def guarded_read(tensor: Tensor, indices: Sequence[Expr], fill: float | int) -> 
 
 def subexpressions(*roots: Expr) -> Iterator[Expr]:
     """Every distinct sub-expression of the roots, parents first, left to right."""
+    return iter(_subexpressions(roots))
+
+
+@lru_cache(maxsize=1 << 12)
+def _subexpressions(roots: tuple[Expr, ...]) -> tuple[Expr, ...]:
     seen: dict[Expr, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -165,7 +171,7 @@ def subexpressions(*roots: Expr) -> Iterator[Expr]:
             children = e.children()
             if children:
                 stack.extend(reversed(children))
-    return iter(seen)
+    return tuple(seen)
 
 
 def read_tensors(e: Expr) -> list[Tensor]:

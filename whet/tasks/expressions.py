@@ -6,48 +6,41 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from whet.graph.graph import Constant, Value
+import numpy as np
+
 from whet.ir.affine import rebuild, substitute
 from whet.ir.expr import Call, Const, Expr, Read, Reduce, call, const, equal, select
 from whet.ir.functions import COSTLY
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
-from whet.tasks.groups import Group
+from whet.tasks.wiring import Wiring
 
 
-def group_tensors(
-    group: Group, outputs: Sequence[Value]
-) -> tuple[list[Compute], dict[Tensor, Value]]:
-    """The outputs of a group as tensor expressions, and the values behind its placeholders.
+def group_tensors(wiring: Wiring) -> tuple[list[Compute], dict[Tensor, int]]:
+    """The outputs of a group as tensor expressions, and the sources behind its placeholders.
 
     Placeholders are x0, x1, ... in order of use and stages s0, s1, ..., so that equal
     computations have equal expressions whatever the model called them.  Constants of one
     element become literals.
     """
-    known: dict[Value, Tensor] = {}
-    sources: dict[Tensor, Value] = {}
-    for v in group.inputs():
-        t = v.tensor_type
-        finite = not isinstance(v, Constant) or v.is_finite
-        known[v] = Placeholder(f"x{len(sources)}", t.shape, t.dtype, finite)
-        sources[known[v]] = v
-    for node in group.nodes:
-        made = node.op.compute_tensors(tuple(known[v] for v in node.inputs))
-        known.update(zip(node.results, made))
-    wanted = [known[v] for v in outputs]
+    known: list[Tensor] = [
+        Placeholder(f"x{n}", s.type.shape, s.type.dtype, s.finite)
+        for n, s in enumerate(wiring.sources)
+    ]
+    placeholders = tuple(known)
+    for op, inputs in wiring.nodes:
+        known += op.compute_tensors(tuple(known[n] for n in inputs))
     literals = {
-        t: const(v.array.item(), t.dtype)
-        for t, v in sources.items()
-        if isinstance(v, Constant) and v.array.size == 1 and t.dtype.name in _LITERAL_TYPES
+        t: const(np.frombuffer(s.literal, t.dtype.numpy).item(), t.dtype)
+        for t, s in zip(placeholders, wiring.sources)
+        if s.literal is not None
     }
     tensors = rewrite_stages(
-        wanted, lambda e: literals.get(e.tensor) if isinstance(e, Read) else None
+        [known[n] for n in wiring.outputs],
+        lambda e: literals.get(e.tensor) if isinstance(e, Read) else None,
     )
     tensors = rewrite_stages(tensors, cheaper_power)
     used = {t for t in stages(tensors) if isinstance(t, Placeholder)}
-    return tensors, {t: v for t, v in sources.items() if t in used}
-
-
-_LITERAL_TYPES = {"f32", "f64", "i64", "i32", "i16", "i8", "u8", "bool"}
+    return tensors, {t: n for n, t in enumerate(placeholders) if t in used}
 
 
 def cheaper_power(e: Expr) -> Expr | None:
@@ -148,8 +141,9 @@ def nothing(stage: Compute) -> bool:
     return False
 
 
-def canonical(outputs: Sequence[Compute], sources: Mapping[Tensor, Value]) -> tuple[
-    list[Compute], dict[Tensor, Value]]:  # fmt: skip
+def canonical(
+    outputs: Sequence[Compute], sources: Mapping[Tensor, int]
+) -> tuple[list[Compute], dict[Tensor, int]]:
     """Stages renamed s0, s1, ... and placeholders x0, x1, ... in order of use."""
     now: dict[Tensor, Tensor] = {}
     for t in stages(outputs):

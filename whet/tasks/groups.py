@@ -21,7 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whet.core.types import Shape
-from whet.graph.graph import Constant, Graph, Node, Result, Value
+from whet.graph.graph import Constant, Node, Result, Value
+from whet.ir.expr import Axis, Const, Read
+from whet.ir.tensor import subexpressions
+from whet.tasks.dag import Dag
 from whet.tasks.structure import Structure, reads_in_place, structure_of
 
 
@@ -35,7 +38,7 @@ class Group:
     opaque: bool = False
     """No tensor expressions: a loop program or a host operator."""
 
-    def outputs(self, graph: Graph) -> tuple[Value, ...]:
+    def outputs(self, graph: Dag) -> tuple[Value, ...]:
         """The values that other groups or the caller need."""
         inside = set(self.nodes)
         wanted = set(graph.outputs)
@@ -61,7 +64,7 @@ Chain = Callable[[Sequence[Group]], bool]
 
 
 def partition(
-    graph: Graph, is_view: Mapping[Node, bool], share_rows: Judge, keep_rows: Chain
+    graph: Dag, is_view: Mapping[Node, bool], share_rows: Judge, keep_rows: Chain
 ) -> tuple[Group, ...]:
     """The groups in an order in which they can run; views belong to none.
 
@@ -87,10 +90,10 @@ def partition(
     merge_epilogues(graph, groups, owner)
     merge_rows(graph, groups, owner, share_rows)
     merge_products(graph, groups, owner, keep_rows)
-    return in_order(groups, owner)
+    return in_order(groups, owner, is_view)
 
 
-def merge_epilogues(graph: Graph, groups: list[Group], owner: dict[Node, Group]) -> None:
+def merge_epilogues(graph: Dag, groups: list[Group], owner: dict[Node, Group]) -> None:
     """Element-wise groups made part of the group whose only readers they are, together.
 
     [y = matmul(a, b)], [t = sigmoid(y), z = y * t]        ->   [y = matmul(a, b), t = ..., z = ...]
@@ -119,7 +122,7 @@ def _is_pointwise(group: Group) -> bool:
     return all(s is not None and s.is_pointwise for s in found)
 
 
-def _closing(graph: Graph, first: Group, owner: Mapping[Node, Group]) -> list[Group]:
+def _closing(graph: Dag, first: Group, owner: Mapping[Node, Group]) -> list[Group]:
     """Element-wise groups that read all results of the first one, and in the end have one.
 
     Nothing outside can lie between them: what they compute leaves them in one place, and if it
@@ -155,7 +158,7 @@ def _continues(group: Group, computed: set[Value], shape: Shape) -> bool:
     return all(_in_place(node, inside, shape) for node in group.nodes)
 
 
-def _passed_on(graph: Graph, first: Group, last: Group) -> Value | None:
+def _passed_on(graph: Dag, first: Group, last: Group) -> Value | None:
     """The one value that the first group computes, if the last group alone reads it."""
     results = first.outputs(graph)
     if len(results) != 1 or results[0] in graph.outputs:
@@ -177,7 +180,7 @@ def _in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
 
 
 def merge_products(
-    graph: Graph, groups: list[Group], owner: dict[Node, Group], keep_rows: Chain
+    graph: Dag, groups: list[Group], owner: dict[Node, Group], keep_rows: Chain
 ) -> None:
     """Products and the row stages between them made one group each.
 
@@ -189,7 +192,8 @@ def merge_products(
         if group not in groups or group.opaque:
             continue
         for producer in _producers(group, owner):
-            if not producer.heavy or _passed_on(graph, producer, group) is None:
+            passed = _passed_on(graph, producer, group) if producer.heavy else None
+            if passed is None or _reads_windows(group, passed):
                 continue
             chain = [producer, group]
             longer = [*chain, *_only_product_after(graph, group, owner)]
@@ -206,7 +210,30 @@ def merge_products(
             break
 
 
-def _only_product_after(graph: Graph, group: Group, owner: Mapping[Node, Group]) -> list[Group]:
+def _reads_windows(group: Group, v: Value) -> bool:
+    """True when a node reads the value at sums of positions: what windows share would be computed
+    for each of them."""
+    return any(
+        v is given and not _reads_along_axes(node, n)
+        for node in group.nodes
+        for n, given in enumerate(node.inputs)
+    )
+
+
+def _reads_along_axes(node: Node, position: int) -> bool:
+    s = structure_of(node)
+    if s is None:
+        return False
+    return all(
+        isinstance(index, (Axis, Const))
+        for stage in s.computes
+        for e in subexpressions(stage.body)
+        if isinstance(e, Read) and e.tensor is s.inputs[position]
+        for index in e.indices
+    )
+
+
+def _only_product_after(graph: Dag, group: Group, owner: Mapping[Node, Group]) -> list[Group]:
     """The product that alone reads the one result of a group of row stages, if there is one."""
     results = group.outputs(graph)
     if group.heavy or len(results) != 1:
@@ -219,7 +246,7 @@ def _only_product_after(graph: Graph, group: Group, owner: Mapping[Node, Group])
 
 
 def merge_rows(
-    graph: Graph, groups: list[Group], owner: dict[Node, Group], share_rows: Judge
+    graph: Dag, groups: list[Group], owner: dict[Node, Group], share_rows: Judge
 ) -> None:
     """Chains of light groups over common rows made one group each."""
     for group in list(groups):
@@ -236,7 +263,9 @@ def merge_rows(
             groups.remove(producer)
 
 
-def in_order(groups: list[Group], owner: Mapping[Node, Group]) -> tuple[Group, ...]:
+def in_order(
+    groups: list[Group], owner: Mapping[Node, Group], is_view: Mapping[Node, bool]
+) -> tuple[Group, ...]:
     """The groups sorted so that each follows those it needs, views looked through."""
     order: dict[Group, None] = {}
     stack = [(g, False) for g in reversed(groups)]
@@ -248,15 +277,15 @@ def in_order(groups: list[Group], owner: Mapping[Node, Group]) -> tuple[Group, .
             order[group] = None
             continue
         stack.append((group, True))
-        stack += [(g, False) for g in _needs(group, owner) if g not in order]
+        stack += [(g, False) for g in _needs(group, owner, is_view) if g not in order]
     position = {group: n for n, group in enumerate(order)}
     for group in order:
-        if any(position[g] > position[group] for g in _needs(group, owner)):
+        if any(position[g] > position[group] for g in _needs(group, owner, is_view)):
             raise AssertionError("groups need each other")
     return tuple(order)
 
 
-def _needs(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
+def _needs(group: Group, owner: Mapping[Node, Group], is_view: Mapping[Node, bool]) -> list[Group]:
     """The groups that compute what this one reads."""
     found: dict[Group, None] = {}
     values = list(group.inputs())
@@ -267,7 +296,7 @@ def _needs(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
         if v.node in owner:
             if owner[v.node] is not group:
                 found[owner[v.node]] = None
-        else:
+        elif is_view.get(v.node):
             values += v.node.inputs
     return list(found)
 
@@ -278,7 +307,7 @@ def _producers(group: Group, owner: Mapping[Node, Group]) -> list[Group]:
     return list(dict.fromkeys(owner[n] for n in nodes if n in owner and owner[n] is not group))
 
 
-def _detour(graph: Graph, first: Group, last: Group, owner: Mapping[Node, Group]) -> bool:
+def _detour(graph: Dag, first: Group, last: Group, owner: Mapping[Node, Group]) -> bool:
     """True when a third group lies between the two: merging them would make a cycle.
 
     Groups run as a whole, so a way through one may enter at a node and leave at another that
@@ -300,9 +329,7 @@ def _detour(graph: Graph, first: Group, last: Group, owner: Mapping[Node, Group]
     return False
 
 
-def _readers(
-    graph: Graph, nodes: Sequence[Node], owner: Mapping[Node, Group]
-) -> list[Group | Node]:
+def _readers(graph: Dag, nodes: Sequence[Node], owner: Mapping[Node, Group]) -> list[Group | Node]:
     """The groups, and views that belong to none, that read what the nodes compute."""
     users = (u for node in nodes for v in node.results for u in graph.users.get(v, ()))
     return list(dict.fromkeys(owner.get(u, u) for u in users))
@@ -326,7 +353,7 @@ def _volume(axes: tuple[object, ...]) -> int:
 
 
 def _epilogue_of(
-    graph: Graph, node: Node, s: Structure | None, owner: Mapping[Node, Group]
+    graph: Dag, node: Node, s: Structure | None, owner: Mapping[Node, Group]
 ) -> Group | None:
     """The group that this element-wise node can join."""
     if s is None or not s.is_pointwise or len(node.results) != 1 or len(s.computes) != 1:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from whet.core.types import Shape
-from whet.graph.graph import Constant, Graph, Node, Value
+from whet.graph.graph import Constant, Node, Value
 from whet.ir.expr import Read
+from whet.tasks.dag import Dag
 from whet.tasks.structure import (
     Structure,
     axes_without_gaps,
@@ -59,8 +60,9 @@ def strides_of(shape: Shape, inner: int | None, border: Border | None) -> tuple[
     return tuple(strides), offset, step
 
 
-def choose_layouts(graph: Graph) -> Layouts:
-    """Layouts for all values that nodes produce."""
+def choose_layouts(graph: Dag, pinned: Mapping[Value, int] | None = None) -> Layouts:
+    """Layouts for all values that nodes produce; of pinned ones the contiguous axis is known."""
+    pinned = pinned or {}
     wishes: dict[Value, dict[int, int]] = {}
     border: dict[Value, Border] = {}
     found = {node: structure_of(node) for node in graph.nodes}
@@ -86,7 +88,10 @@ def choose_layouts(graph: Graph) -> Layouts:
                 border[value] = _wider(border.get(value), need)
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
     inner = _worth_converting(graph, found, inner)
-    inner |= _as_at_the_edges(graph, found, inner)
+    if pinned:
+        inner = _as_around(found, inner, pinned)
+    else:
+        inner |= _as_at_the_edges(graph, found, inner)
     _spread(graph, found, inner)
     changed = {
         v: a
@@ -102,7 +107,7 @@ def choose_layouts(graph: Graph) -> Layouts:
 
 
 def _better_along_rows(
-    graph: Graph, node: Node, s: Structure, axis: int, operand: Read, operand_axis: int
+    graph: Dag, node: Node, s: Structure, axis: int, operand: Read, operand_axis: int
 ) -> bool:
     """True when lanes along the wanted axis would mostly idle and the caller's rows fill them.
 
@@ -114,9 +119,7 @@ def _better_along_rows(
     return given in graph.inputs and few and long
 
 
-def _gets_a_border_later(
-    graph: Graph, found: Mapping[Node, Structure | None], given: Value
-) -> bool:
+def _gets_a_border_later(graph: Dag, found: Mapping[Node, Structure | None], given: Value) -> bool:
     """True for an input whose one reader copies rows anyway and adds their border then.
 
     A border around the caller's array would take a pass over memory that does nothing else.
@@ -129,7 +132,7 @@ def _gets_a_border_later(
 
 
 def _is_read_in_place(
-    graph: Graph, found: Mapping[Node, Structure | None], value: Value, inner: Mapping[Value, int]
+    graph: Dag, found: Mapping[Node, Structure | None], value: Value, inner: Mapping[Value, int]
 ) -> bool:
     """True when every reader is a window over vectors, which leaves out what lies outside."""
 
@@ -150,7 +153,7 @@ def _is_read_in_place(
 
 
 def _worth_converting(
-    graph: Graph, found: Mapping[Node, Structure | None], inner: dict[Value, int]
+    graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int]
 ) -> dict[Value, int]:
     """The wishes of parts of the graph that gain from another layout.
 
@@ -170,8 +173,20 @@ def _worth_converting(
     return {v: axis for v, axis in inner.items() if part.root(v) in gaining}
 
 
+def _as_around(
+    found: Mapping[Node, Structure | None], inner: Mapping[Value, int], pinned: Mapping[Value, int]
+) -> dict[Value, int]:
+    """The wishes where nothing is known; parts with values that lie in rows stay in rows."""
+    part = _Parts(found)
+    in_rows = {
+        part.root(v) for v, axis in pinned.items() if _is_row_major(v.tensor_type.shape, axis)
+    }  # fmt: skip
+    free = {v: axis for v, axis in inner.items() if part.root(v) not in in_rows}
+    return {**free, **pinned}
+
+
 def _moved_at_the_edges(
-    graph: Graph, found: Mapping[Node, Structure | None], inner: dict[Value, int], part: _Parts
+    graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int], part: _Parts
 ) -> set[Value]:
     """Parts whose wishes the model's edges fulfil more often than not.
 
@@ -207,7 +222,7 @@ def _short_rows(shape: Shape, axis: int) -> bool:
 
 
 def _as_at_the_edges(
-    graph: Graph, found: Mapping[Node, Structure | None], inner: Mapping[Value, int]
+    graph: Dag, found: Mapping[Node, Structure | None], inner: Mapping[Value, int]
 ) -> dict[Value, int]:
     """The layout of parts that have no wish, but get and give transposed arrays of the caller's.
 
@@ -296,7 +311,7 @@ def _wider(a: Border | None, b: Border) -> Border:
     return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
 
 
-def _spread(graph: Graph, found: Mapping[Node, Structure | None], inner: dict[Value, int]) -> None:
+def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int]) -> None:
     """Give values without a wish the axis of their neighbours, both ways, until nothing changes."""
     for nodes in (graph.nodes, tuple(reversed(graph.nodes))) * 2:
         for node in nodes:

@@ -7,6 +7,7 @@ where they belong.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,12 +16,13 @@ import numpy as np
 from whet.core.dtypes import DType
 from whet.core.errors import OperatorError
 from whet.core.types import Array, Shape
-from whet.graph.graph import Constant, Graph, Node, Result, Value
+from whet.graph.graph import Constant, Node, Result, Value
 from whet.ir.affine import affine
 from whet.ir.expr import Binary, Const, Expr, Read, Select
 from whet.ir.program import Buffer
 from whet.ir.tensor import Placeholder
 from whet.tasks.borders import Geometry
+from whet.tasks.dag import Dag
 from whet.tasks.layout import Layouts, strides_of
 from whet.tasks.structure import Structure, structure_of, transposition_of
 from whet.tasks.task import Border
@@ -95,15 +97,17 @@ class Placement:
     leaving: dict[int, Place] = field(default_factory=dict)
 
 
-def place_values(graph: Graph, layouts: Layouts) -> Placement:
-    """A place for every value of the graph."""
-    return _Placer(graph, layouts).place_all()
+def place_values(
+    graph: Dag, layouts: Layouts, pinned: Mapping[Value, Place] | None = None
+) -> Placement:
+    """A place for every value of the graph; pinned values stay where they are."""
+    return _Placer(graph, layouts, pinned or {}).place_all()
 
 
 class _Placer:
-    def __init__(self, graph: Graph, layouts: Layouts) -> None:
-        self.graph, self.layouts = graph, layouts
-        self.result = Placement()
+    def __init__(self, graph: Dag, layouts: Layouts, pinned: Mapping[Value, Place]) -> None:
+        self.graph, self.layouts, self.pinned = graph, layouts, pinned
+        self.result = Placement(dict(pinned))
         self.border: dict[Value, Border] = dict(layouts.border)
         self.parent: dict[Value, tuple[Value, int, int]] = {}
         """A part of a joined value: the whole, the axis, and where the part starts."""
@@ -111,6 +115,8 @@ class _Placer:
     def place_all(self) -> Placement:
         self.find_joins()
         for given in self.graph.inputs:
+            if given in self.pinned:
+                continue
             place = self.own(given, "input")
             if given in self.border or given in self.layouts.inner:
                 self.result.arriving[given] = place
@@ -123,6 +129,8 @@ class _Placer:
                 for v in node.results:
                     self.place(v)
         for number, v in enumerate(self.graph.outputs):
+            if v in self.pinned:
+                continue
             if isinstance(v, Constant) and v not in self.result.places:
                 self.own(v, "constant")
             storage = self.result.places[v].storage
@@ -167,7 +175,7 @@ class _Placer:
         strides, offset, size = strides_of(t.shape, self.layouts.inner.get(v), None)
         for output in self.graph.outputs:
             node = output.node if isinstance(output, Result) else None
-            if node is None or node.inputs != (v,) or output in self.border:
+            if node is None or node.inputs != (v,) or output in self.border | self.pinned.keys():
                 continue
             s = structure_of(node)
             order = transposition_of(s) if s is not None else None
@@ -187,6 +195,8 @@ class _Placer:
         s = structure_of(node)
         if s is None or not s.is_movement:
             return False
+        if any(v in self.pinned for v in node.results):
+            return self.pinned_view(node)
         if any(v in self.border for v in node.results):
             return False  # zeros around it need memory of its own
         read = {e.tensor for stage in s.computes if isinstance(e := stage.body, Read)}
@@ -205,6 +215,15 @@ class _Placer:
         self.result.views[node] = True
         return True
 
+    def pinned_view(self, node: Node) -> bool:
+        """True when the results are where an input is."""
+        places = self.result.places
+        there = {places[v].storage for v in node.inputs if v in places}
+        is_view = all(v in places and places[v].storage in there for v in node.results)
+        if is_view:
+            self.result.views[node] = True
+        return is_view
+
     # --------------------------------------------------------------------------------- joins
     def find_joins(self) -> None:
         """Decide which values are computed inside the memory of a joined value."""
@@ -214,6 +233,9 @@ class _Placer:
             if parts is None or s is None or len(node.results) != 1:
                 continue
             whole = node.results[0]
+            if whole in self.pinned:
+                self.pinned_view(node)
+                continue
             if whole in self.graph.outputs:
                 continue
             axis, starts = parts
@@ -228,6 +250,8 @@ class _Placer:
 
     def can_be_part(self, v: Value, whole: Value, axis: int) -> bool:
         if not isinstance(v, Result) or v in self.parent or v in self.graph.outputs:
+            return False
+        if v in self.pinned:
             return False
         s = structure_of(v.node)
         if s is None or self.layouts.inner.get(v) != self.layouts.inner.get(whole):

@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from whet.core.dtypes import u8
 from whet.graph.graph import Constant, Graph, Node, Value
-from whet.ir.expr import Reduce
 from whet.ir.program import Buffer
-from whet.ir.tensor import Compute, Placeholder, Tensor, compute, stages, subexpressions
+from whet.ir.tensor import Compute, Placeholder, Tensor, compute
 from whet.ops.shared.control import Control
 from whet.tasks.control import control_steps
-from whet.tasks.expressions import (
-    canonical,
-    group_tensors,
-    inline_stages,
-    keep_reductions_and_costly,
-    nothing,
-)
+from whet.tasks.dag import Dag
+from whet.tasks.group_stages import KNOWN, group_parts, row_axes
 from whet.tasks.groups import Group, partition
 from whet.tasks.layout import choose_layouts
 from whet.tasks.loops import bound_program
-from whet.tasks.phases import split_phases
 from whet.tasks.placement import Place, Placement, Storage, place_values
 from whet.tasks.price import Price
-from whet.tasks.rowshape import common_rows
 from whet.tasks.steps import AnyStep, LoopStep, Plan, Step
 from whet.tasks.structure import structure_of
-from whet.tasks.task import Task
+from whet.tasks.task import Border, Task
+from whet.tasks.wiring import wiring_of
 
 
 def plan_segment(graph: Graph, price: Price) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
     placement = place_values(graph, choose_layouts(graph))
+    steps, others = grouped_steps(graph, placement, price)
+    arriving = [
+        _copy_step(placement.arriving[v], placement.places[v], "input")
+        for v in placement.arriving
+        if v.tensor_type.size
+    ]
+    leaving = [
+        _copy_step(placement.places[graph.outputs[n]], place, "output")
+        for n, place in placement.leaving.items()
+        if place.storage.size
+    ]
+    return Plan(graph, (*arriving, *steps, *leaving), placement, tuple(others))
+
+
+def grouped_steps(
+    graph: Dag, placement: Placement, price: Price
+) -> tuple[list[AnyStep], list[Step]]:
+    """The steps of all groups of nodes, and those of other groups that are expected to be slower.
+
+    What becomes a group, and its steps, depends on its neighbours alone.
+    """
     others: list[Step] = []
 
     def keep_rows(chain: Sequence[Group]) -> bool:
@@ -50,11 +65,7 @@ def plan_segment(graph: Graph, price: Price) -> Plan:
     groups = partition(
         graph, placement.views, lambda a, b: _share_rows(graph, placement, a, b), keep_rows
     )
-    steps: list[AnyStep] = [
-        _copy_step(placement.arriving[v], placement.places[v], "input")
-        for v in placement.arriving
-        if v.tensor_type.size
-    ]
+    steps: list[AnyStep] = []
     for group in groups:
         first = group.nodes[0]
         if isinstance(first.op, Control):
@@ -63,35 +74,23 @@ def plan_segment(graph: Graph, price: Price) -> Plan:
             steps += control_steps(first, placement, name, inner, _copy_step)
         else:
             steps += group_steps(graph, group, placement)
-    steps += [
-        _copy_step(placement.places[graph.outputs[n]], place, "output")
-        for n, place in placement.leaving.items()
-        if place.storage.size
-    ]
-    return Plan(graph, tuple(steps), placement, tuple(others))
+    return steps, others
 
 
-def group_steps(graph: Graph, group: Group, placement: Placement) -> list[AnyStep]:
+def group_steps(graph: Dag, group: Group, placement: Placement) -> list[AnyStep]:
     """The steps of a group: one, or one for every phase of its only stage."""
     name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
     nodes = tuple(group.nodes)
     if group.opaque:
         return [_loop_step(group.nodes[0], placement, name)]
     outputs = group.outputs(graph)
-    tensors, sources = group_tensors(group, outputs)
-    inlined = inline_stages(tensors, nothing)
-    shared = _shared_reductions(tensors)
-    if len(outputs) > 1 or shared or _reductions(inlined) > 1 or _nested(inlined):
-        inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
-    made, values = canonical(inlined, sources)
+    wiring, values = wiring_of(group.nodes, outputs)
     places = [placement.places[v] for v in outputs]
-    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
-        return [Step(*make_task(made, values, places, placement), name, nodes)]
     steps: list[AnyStep] = []
-    for phase in split_phases(made[0]):
-        part, used = canonical([phase.stage], values)
-        place = places[0].every(phase.starts, phase.steps)
-        steps.append(Step(*make_task(part, used, [place], placement), name, nodes))
+    for part in group_parts(wiring):
+        targets = [places[0].every(part.starts, part.steps)] if part.steps else places
+        read = {t: values[n] for t, n in part.sources}
+        steps.append(Step(*make_task(part.outputs, read, targets, placement), name, nodes))
     return steps
 
 
@@ -101,33 +100,6 @@ def _loop_step(node: Node, placement: Placement, name: str) -> LoopStep:
     places = [placement.places[v] for v in (*node.inputs, *node.results)]
     bound = bound_program(program, [(p.strides, p.offset) for p in places])
     return LoopStep(bound, tuple(p.storage for p in places), name, (node,))
-
-
-def _shared_reductions(tensors: Sequence[Compute]) -> bool:
-    """True when a reduction feeds several elements: writing it into them would repeat it."""
-    largest = max(t.type.size for t in tensors)
-    found = [s for s in stages(tensors) if isinstance(s, Compute)]
-    return any(s.type.size < largest and _reductions([s]) for s in found if s not in tensors)
-
-
-def _reductions(tensors: Sequence[Compute]) -> int:
-    return sum(
-        isinstance(e, Reduce)
-        for s in stages(tensors)
-        if isinstance(s, Compute)
-        for e in subexpressions(s.body)
-    )
-
-
-def _nested(tensors: Sequence[Compute]) -> bool:
-    return any(
-        isinstance(inner, Reduce)
-        for s in stages(tensors)
-        if isinstance(s, Compute)
-        for e in subexpressions(s.body)
-        if isinstance(e, Reduce)
-        for inner in subexpressions(e.value)
-    )
 
 
 def make_task(
@@ -150,7 +122,20 @@ def make_task(
     constants = frozenset(t for t, v in values.items() if isinstance(v, Constant))
     given = frozenset(t for t in values if places[t].storage.kind == "input")
     storages = {t: p.storage for t, p in places.items()}
-    return Task(tuple(made), buffers, constants, borders, given), storages
+    around = tuple(borders.items())
+    return _task(tuple(made), tuple(buffers.items()), constants, around, given), storages
+
+
+@lru_cache(maxsize=KNOWN)
+def _task(
+    made: tuple[Compute, ...],
+    buffers: tuple[tuple[Tensor, Buffer], ...],
+    constants: frozenset[Tensor],
+    borders: tuple[tuple[Tensor, Border], ...],
+    given: frozenset[Tensor],
+) -> Task:
+    """The one task of these fields: what is known about a task is found out once."""
+    return Task(made, dict(buffers), constants, dict(borders), given)
 
 
 def _copy_step(source: Place, target: Place, name: str) -> Step:
@@ -171,27 +156,25 @@ def _copy_step(source: Place, target: Place, name: str) -> Step:
     return Step(task, {x: source.storage, y: target.storage}, name)
 
 
-def _share_rows(graph: Graph, placement: Placement, first: Group, last: Group) -> bool:
+def _share_rows(graph: Dag, placement: Placement, first: Group, last: Group) -> bool:
     """True when the two groups together are a chain of stages along contiguous rows."""
     merged = Group(nodes=[*first.nodes, *last.nodes])
     outputs = merged.outputs(graph)
     if not outputs or not any(_reduces(n) for n in merged.nodes):
         return False
-    tensors, sources = group_tensors(merged, outputs)
-    if len(tensors) != len(outputs):
+    wiring, values = wiring_of(merged.nodes, outputs)
+    found = row_axes(wiring)
+    if found is None:
         return False
-    kept = inline_stages(tensors, keep_reductions_and_costly(tensors))
-    found = [t for t in stages(kept) if isinstance(t, Compute)]
-    rank = common_rows(found)
-    if rank is None:
-        return False
-    values = [v for v in (*sources.values(), *outputs) if not isinstance(v, Constant)]
-    full = max(v.tensor_type.rank for v in values)
-    return all(_contiguous_inside(placement, v, rank) for v in values if v.tensor_type.rank == full)
+    rank, sources = found
+    read = (*(values[n] for n in sources), *outputs)
+    moving = [v for v in read if not isinstance(v, Constant)]
+    full = max(v.tensor_type.rank for v in moving)
+    return all(_contiguous_inside(placement, v, rank) for v in moving if v.tensor_type.rank == full)
 
 
 def _rows_kept(
-    graph: Graph, placement: Placement, chain: Sequence[Group]
+    graph: Dag, placement: Placement, chain: Sequence[Group]
 ) -> tuple[Step, list[Step]] | None:
     """One step that takes the rows of a product on to what reads them, and the steps that do so
     one after the other; None where no kernel can."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,6 +87,20 @@ class Plan:
     placement: Placement
     others: tuple[Step, ...] = ()
     """Steps of another plan for the same graph, which was expected to take longer."""
+
+    @cached_property
+    def position(self) -> Mapping[Node, int]:
+        """Where nodes stand in the graph."""
+        return {node: n for n, node in enumerate(self.graph.nodes)}
+
+    @cached_property
+    def steps_of(self) -> Mapping[Node, tuple[AnyStep, ...]]:
+        """The steps that compute a node: none for a view, one for every phase of it."""
+        found: dict[Node, list[AnyStep]] = {}
+        for step in self.steps:
+            for node in step.nodes:
+                found.setdefault(node, []).append(step)
+        return {node: tuple(steps) for node, steps in found.items()}
 
 
 def inner_steps(step: AnyStep, times: int = 1) -> Iterator[tuple[Step | LoopStep, int]]:

@@ -100,25 +100,30 @@ def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
 
 def distinct(form: Affine, extents: dict[Axis, int]) -> int:
     """How many addresses a form takes over the given extents of some axes."""
-    return len(_addresses(form, extents))
+    return len(addresses(form, extents))
 
 
-def covered(form: Affine, extents: dict[Axis, int], width: int) -> int:
+def covered(addresses: Array, width: Array | int) -> Array:
     """How many elements vectors of a width from all these addresses on have in common or alone."""
-    apart = np.diff(np.sort(_addresses(form, extents)))
-    return int(np.minimum(apart, width).sum()) + width
+    apart = np.diff(addresses)
+    width = np.asarray(width)
+    return np.minimum(apart, width[..., None]).sum(axis=-1) + width
 
 
-def _addresses(form: Affine, extents: dict[Axis, int]) -> Array:
+def addresses(form: Affine, extents: dict[Axis, int]) -> Array:
+    """The addresses that a form takes over the given extents of some axes, sorted."""
     positions: Array = np.zeros(1, np.int64)
     for axis, extent in extents.items():
-        step = form.coefficient(axis)
+        step = abs(form.coefficient(axis))
         if any(axis in free_symbols(a) for a, _ in form.terms if a is not axis):
             step = 1 << 40  # anything may happen: count every position
-        positions = (positions[:, None] + step * np.arange(extent)).reshape(-1)
-        if step:
-            positions = np.unique(positions)
-    return np.unique(positions)
+        if step and extent > 1:
+            span = step * np.arange(extent)
+            if step > positions[-1]:  # each position starts a piece of its own
+                positions = (span[:, None] + positions).reshape(-1)
+            else:
+                positions = np.unique(positions[:, None] + span)
+    return positions
 
 
 def traffic_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:

@@ -25,7 +25,7 @@ is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elements
@@ -133,6 +133,7 @@ class Tiling:
         return self.nv * self.lanes
 
 
+@lru_cache(maxsize=64)  # other families begin with it
 def find_contraction(task: Task) -> Contraction | None:
     """The contraction that the task is, or None."""
     stage = _stage_of(task)

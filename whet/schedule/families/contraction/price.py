@@ -218,7 +218,8 @@ def contraction_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[s
         lanes *= 2  # one vector with idle lanes instead of two that overlap
     registers = target.vector_registers
     terms = longest_sum(c.depth, c.reduce.dtype)
-    rows: list[tuple[int, ...]] = []
+    tables: list[Array] = []
+    sizes: list[tuple[int, ...]] = []
     widths = _lane_counts(c.columns, lanes, full)
     most = min(c.rows, 16)
     skips = worth_skipping(c.edges, c.m_axes, most)
@@ -229,29 +230,40 @@ def contraction_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[s
             if mr * nv + nv + 1 > registers or (nv > 1 and idle >= lanes):
                 continue
             tiles, panels = -(-c.rows // mr), -(-c.columns // (nv * lanes))
-            for tpb in _spread(tiles):
-                copies = _ways_to_copy(c, tpb, nv * lanes, target)
-                # A panel that a single tile uses streams in by itself.
-                asks = (0, 1) if c.b_is_constant and tpb > 1 else (0,)
-                rows += [
-                    (mr, nv, lanes, tpb, ppc, pb, ask, terms, skips[mr])
-                    for ppc in _spread(panels)
-                    for pb, ask in product(copies, asks)
-                ]
-    table = np.array(rows, dtype=np.int64).T
-    sizes = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk")
-    names = (*sizes, "pack_b", "prefetch", "terms", "skip")
-    return dict(zip(names, table))
+            one, several = (_ways_to_copy(c, n, nv * lanes, target) for n in (1, 2))
+            tables.append(_shares(tiles, panels, one, several, c.b_is_constant))
+            sizes.append((mr, nv, lanes, terms, skips[mr]))
+    each = np.repeat(np.array(sizes, np.int64), [t.shape[1] for t in tables], axis=0).T
+    shares = np.concatenate(tables, axis=1)
+    names = ("tiles_per_block", "panels_per_chunk", "pack_b", "prefetch")
+    first, last = ("mr", "nv", "lanes"), ("terms", "skip")
+    return {**dict(zip(first, each)), **dict(zip(names, shares)), **dict(zip(last, each[3:]))}
+
+
+@lru_cache(maxsize=4096)
+def _shares(
+    tiles: int, panels: int, one: tuple[int, ...], several: tuple[int, ...], is_constant: bool
+) -> Array:
+    """How tiles and panels may be dealt out, what is copied, and whether panels are asked for."""
+    rows = [
+        (tpb, ppc, pb, ask)
+        for tpb in _spread(tiles)
+        for ppc in _spread(panels)
+        for pb in (one if tpb == 1 else several)
+        # A panel that a single tile uses streams in by itself.
+        for ask in ((0, 1) if is_constant and tpb > 1 else (0,))
+    ]
+    return np.array(rows, np.int64).T
 
 
 def turned_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[str, Array]:
     """The same with lanes along another axis, where the contiguous one leaves more of them idle."""
-    found = contraction_holes(c, target, threads)
     contiguous = c.stage.vector
     assert contiguous is not None
     full = max(1, target.vector_bits // c.reduce.dtype.bits)
-    pays = _lane_use(c.columns, full) > TURNING_PAYS * _lane_use(contiguous.extent, full)
-    return found if pays else {name: column[:0] for name, column in found.items()}
+    if _lane_use(c.columns, full) > TURNING_PAYS * _lane_use(contiguous.extent, full):
+        return contraction_holes(c, target, threads)
+    return {"mr": np.zeros(0, np.int64)}
 
 
 def _lane_use(columns: int, full: int) -> float:
@@ -271,15 +283,15 @@ def _lane_counts(columns: int, lanes: int, full: int) -> list[int]:
     return [lanes, half] if pays else [lanes]
 
 
-def _ways_to_copy(c: Contraction, tiles: int, width: int, target: CpuTarget) -> list[int]:
+def _ways_to_copy(c: Contraction, tiles: int, width: int, target: CpuTarget) -> tuple[int, ...]:
     """What may happen to b; a panel of its own is kept in half of the second cache."""
     if c.b_is_constant:
-        return [IN_PLACE]
+        return (IN_PLACE,)
     panel_bytes = c.depth * width * c.b.dtype.itemsize
     fits = panel_bytes <= min(SCRATCH_LIMIT_BYTES, max(target.l2_bytes, target.l1d_bytes) // 2)
     if not c.b_is_contiguous:
-        return [AHEAD, BESIDE] if fits else [AHEAD]
-    return [IN_PLACE, AHEAD, BESIDE] if fits and tiles > 1 else [IN_PLACE, AHEAD]
+        return (AHEAD, BESIDE) if fits else (AHEAD,)
+    return (IN_PLACE, AHEAD, BESIDE) if fits and tiles > 1 else (IN_PLACE, AHEAD)
 
 
 @lru_cache(maxsize=1024)

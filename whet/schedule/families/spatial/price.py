@@ -7,6 +7,9 @@ written out, as the code generator does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
 from whet.core.cpu import CpuTarget
@@ -20,6 +23,7 @@ from whet.schedule.cost.numbers.overheads import SCATTER_CYCLES, WINDOW_TILE_CYC
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
+    addresses,
     covered,
     distinct,
     form_of,
@@ -79,7 +83,7 @@ def spatial_costs(s: Spatial, target: CpuTarget, threads: int, holes: dict[str, 
     # The weights of a panel stay in registers from tile to tile.
     kept = (holes["panels_per_step"] == 1) & (holes["tiles_per_step"] > 1)
     shapes, place = np.unique(np.stack([px, nv, lanes, kept]), axis=1, return_inverse=True)
-    per_tile = np.array([_tile_cycles(s, target, *map(int, shape)) for shape in shapes.T])
+    per_tile = _tile_cycles(s, target, _Tiles(shapes[0], shapes[1], shapes[2], shapes[3] > 0))
     moving = s.task.moving
     traffic = np.where(stream, streamed_cycles(moving, target), traffic_cycles(moving, target))
     cycles = np.maximum(count * per_tile[place.reshape(-1)], traffic)
@@ -87,130 +91,155 @@ def spatial_costs(s: Spatial, target: CpuTarget, threads: int, holes: dict[str, 
     return with_weights(ns, s.task.constant_bytes, target, threads)
 
 
-def _tile_cycles(
-    s: Spatial, target: CpuTarget, px: int, nv: int, lanes: int, kept: int = 0
-) -> float:
-    """Cycles of one tile of px pixels and nv vectors; `kept` if it finds its weights loaded."""
-    epilogue = _Tally(s, target, px, nv, lanes, kept=bool(kept))
+@dataclass(frozen=True, eq=False)
+class _Tiles:
+    """Tiles of px pixels and nv vectors; `kept` where they find their weights loaded."""
+
+    px: Array
+    nv: Array
+    lanes: Array
+    kept: Array
+
+    @property
+    def width(self) -> Array:
+        return self.nv * self.lanes
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of pixels that occur."""
+        return [int(px) for px in np.unique(self.px)]
+
+    def by_pixels(self, numbers: Mapping[int, int]) -> Array:
+        """A number that depends on the pixels of a tile alone."""
+        return np.array([numbers[px] for px in map(int, self.px)], np.float64)
+
+
+def _tile_cycles(s: Spatial, target: CpuTarget, tiles: _Tiles) -> Array:
+    """Cycles of one tile of each kind."""
+    epilogue = _Tally(s, target, tiles, tiles.kept)
     epilogue.add(s.stage.body, {})
     stored = affine(s.stage.address).coefficient(s.vector) if s.vector is not None else 1
     # Results that are no neighbours are stored one by one.
-    stores = epilogue.passes if stored == 1 or lanes == 1 else SCATTER_CYCLES * lanes
-    cycles = max(epilogue.cycles(), stores * px * nv) + WINDOW_TILE_CYCLES
+    near = (tiles.lanes == 1) | (stored == 1)
+    stores = np.where(near, epilogue.passes, SCATTER_CYCLES * tiles.lanes)
+    cycles = np.maximum(epilogue.cycles(), stores * tiles.px * tiles.nv) + WINDOW_TILE_CYCLES
     for reduce in s.stage.reduces:
-        cycles += _reduction_cycles(s, target, reduce, px, nv, lanes, bool(kept))
+        cycles = cycles + _reduction_cycles(s, target, reduce, tiles)
     return cycles
 
 
-def _reduction_cycles(
-    s: Spatial, target: CpuTarget, reduce: Reduce, px: int, nv: int, lanes: int, kept: bool
-) -> float:
+def _reduction_cycles(s: Spatial, target: CpuTarget, reduce: Reduce, tiles: _Tiles) -> Array:
     count = elements(reduce.axes)
-    few = nv * count <= target.vector_registers // 2
-    tally = _Tally(s, target, px, nv, lanes, kept=kept and few)
-    apart = APART if _steps_over(s, reduce, nv * lanes) else 1.0
+    few = tiles.nv * count <= target.vector_registers // 2
+    tally = _Tally(s, target, tiles, tiles.kept & few)
+    apart = np.where(_steps_over(s, reduce, tiles.width), APART, 1.0)
     combine = 3.0 if reduce.kind.startswith("arg") else 1.0
     written = {a: a.extent for a, kind in zip(reduce.axes, loop_kinds(reduce.axes))
                if kind == "unroll"}  # fmt: skip
     terms = elements(tuple(written))
     tally.add(reduce.value, written, combine)
-    visits = count * _visits(s, target, reduce, px, nv * lanes)
+    visits = count * _visits(s, target, reduce, tiles)
     if terms == count:
-        overlap = max(1.0, IN_FLIGHT / (tally.operations + tally.loads))
-        cycles = max(apart * tally.cycles(), tally.rates.latency * count / overlap)
+        overlap = np.maximum(1.0, IN_FLIGHT / (tally.operations + tally.loads))
+        cycles = np.maximum(apart * tally.cycles(), tally.rates.latency * count / overlap)
         # What a few terms read goes on where the tile before ended.
         return cycles + (visits if count >= MANY_ROWS else 0.0)
     # One step of the loop after the other: chains cannot overlap.
-    cycles = max(apart * tally.cycles(), tally.rates.latency * terms) + 1.0
+    cycles = np.maximum(apart * tally.cycles(), tally.rates.latency * terms) + 1.0
     return count / terms * cycles + visits
 
 
-def _visits(s: Spatial, target: CpuTarget, reduce: Reduce, px: int, width: int) -> float:
+def _visits(s: Spatial, target: CpuTarget, reduce: Reduce, tiles: _Tiles) -> Array:
     """Cycles that a term waits for the lines that it steps to, where they are read once and no
     cache of the core's own holds all of them."""
-    total = 0.0
+    total = np.zeros(len(tiles.px))
     for read in reads(reduce.value):
         known = free_symbols(read)
         times = elements([a for a in (*s.stage.axes, *reduce.axes) if a in known])
         far = read.tensor.type.nbytes > target.l2_bytes and times <= read.tensor.type.size
         if not far or lane_step(read, s.vector) != 1:
             continue
-        steps = [abs(form_of(read).coefficient(k)) for k in reduce.axes]
+        form, size = form_of(read), read.dtype.itemsize
+        steps = [abs(form.coefficient(k)) for k in reduce.axes]
         step = min((n for n in steps if n), default=0)
-        if step > width:
-            lines = np.ceil(width * read.dtype.itemsize / target.line_bytes)
-            places = distinct(form_of(read), {} if s.pixels is None else {s.pixels: px})
-            total += places * distance(step * read.dtype.itemsize) * float(visit_cycles(lines))
+        lines = np.ceil(tiles.width * size / target.line_bytes)
+        places = tiles.by_pixels({px: distinct(form, _pixels(s, px)) for px in tiles.sizes})
+        waits = places * distance(step * size) * visit_cycles(lines)
+        total += np.where(step > tiles.width, waits, 0.0)
     return total
 
 
-def _steps_over(s: Spatial, reduce: Reduce, width: int) -> bool:
-    """True when the vectors of one term do not follow those of the term before."""
-    return s.columns > width and any(
+def _pixels(s: Spatial, px: int) -> dict[Axis, int]:
+    return {} if s.pixels is None else {s.pixels: px}
+
+
+def _steps_over(s: Spatial, reduce: Reduce, width: Array) -> Array:
+    """Where the vectors of one term do not follow those of the term before."""
+    moves = any(
         lane_step(read, s.vector) != 0 and any(a in free_symbols(read) for a in reduce.axes)
         for read in reads(reduce.value)
     )
+    return (s.columns > width) & moves
 
 
 class _Tally:
-    """Operations, loads and bytes of a tile."""
+    """Operations, loads and bytes of tiles."""
 
-    def __init__(
-        self, s: Spatial, target: CpuTarget, px: int, nv: int, lanes: int, *, kept: bool = False
-    ) -> None:
-        self.kept = kept
-        self.s, self.target, self.px, self.nv, self.lanes = s, target, px, nv, lanes
+    def __init__(self, s: Spatial, target: CpuTarget, tiles: _Tiles, kept: Array) -> None:
+        self.s, self.target, self.tiles, self.kept = s, target, tiles, kept
         bits = max(8, s.stage.target.dtype.bits)
         self.rates = rates_of(target)
-        self.passes = float(self.rates.passes(np.asarray(lanes), bits))
-        self.load_passes = float(self.rates.load_passes(np.asarray(lanes), bits))
-        self.operations = self.loads = self.bytes = 0.0
+        self.passes = self.rates.passes(tiles.lanes, bits)
+        self.load_passes = self.rates.load_passes(tiles.lanes, bits)
+        self.operations = np.zeros(len(tiles.px))
+        self.loads, self.bytes = self.operations.copy(), self.operations.copy()
         self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
 
     def add(self, value: Expr, window: dict[Axis, int], combine: float = 0.0) -> None:
         """Count a value for all pixels, vectors and positions of the window."""
         positions = elements(tuple(window))
-        every = self.px * self.nv * positions * self.passes
+        every = self.tiles.px * self.tiles.nv * positions * self.passes
         product = 1.0 if combine and _multiplies(value) else 0.0  # fused with the sum
         self.operations += every * (operations(value) + combine - product)
         for read in reads(value):
             self.read(read, window)
 
     def read(self, read: Read, window: dict[Axis, int]) -> None:
-        axes = dict(window)
-        if self.s.pixels is not None:
-            axes[self.s.pixels] = self.px
-        form = form_of(read)
-        if self.kept and self.is_stored_to_fit(read) and not self.moves_within_step(form):
-            return
-        places = distinct(form, axes)
+        form, nv, lanes = form_of(read), self.tiles.nv, self.tiles.lanes
+        held = self.is_stored_to_fit(read) and not self.moves_within_step(form)
+        again = ~self.kept if held else np.ones(len(nv), bool)
+        at = {
+            px: addresses(form, {**window, **_pixels(self.s, px)}) for px in self.tiles.sizes
+        }  # fmt: skip
+        places = again * self.tiles.by_pixels({px: len(found) for px, found in at.items()})
         step = lane_step(read, self.s.vector)
         if step == 0:
             self.loads += places
             return
         size = read.dtype.itemsize
         if step == 1 or self.is_stored_to_fit(read):
-            self.loads += places * self.nv * self.load_passes
-            self.bytes += covered(form, axes, self.nv * self.lanes) * size
+            self.loads += places * nv * self.load_passes
+            for px, found in at.items():
+                rows = again & (self.tiles.px == px)
+                self.bytes[rows] += covered(found, self.tiles.width[rows]) * size
             return
         if step in (-2, -1, 2):
             # Two vectors that overlap or follow each other, and one shuffle.
-            self.loads += places * self.nv * 2 * self.load_passes
-            self.operations += places * self.nv * self.passes
-            self.bytes += places * self.nv * 2 * self.lanes * size
+            self.loads += places * nv * 2 * self.load_passes
+            self.operations += places * nv * self.passes
+            self.bytes += places * nv * 2 * lanes * size
             return
-        apart = lane_places(read, self.s.vector, self.lanes)
-        self.loads += places * self.nv * apart
-        if apart < self.lanes:
-            # Few elements that groups of lanes share are shuffled into place.
-            self.operations += places * self.nv * 2
-            self.bytes += places * self.nv * self.lanes * size
-            return
-        # Lanes are gathered one by one, each from a line that neighbouring pixels may share.
-        self.operations += places * self.nv * self.lanes * 2
+        known = {n: lane_places(read, self.s.vector, n) for n in map(int, np.unique(lanes))}
+        apart = np.array([known[n] for n in map(int, lanes)])
+        self.loads += places * nv * apart
+        # Few elements that groups of lanes share are shuffled into place; else lanes are gathered
+        # one by one, each from a line that neighbouring pixels may share.
+        shuffled = apart < lanes
         near = self.s.pixels is not None and form.coefficient(self.s.pixels) in (0, 1)
-        lines = places / self.px if near else places
-        self.bytes += lines * self.nv * self.lanes * self.target.line_bytes
+        lines = places / self.tiles.px if near else places
+        gathered = lines * nv * lanes * self.target.line_bytes
+        self.operations += places * nv * np.where(shuffled, 2, lanes * 2)
+        self.bytes += np.where(shuffled, places * nv * lanes * size, gathered)
 
     def moves_within_step(self, form: Affine) -> bool:
         return self.s.pixels is not None and form.coefficient(self.s.pixels) != 0
@@ -221,9 +250,9 @@ class _Tally:
         linear = all(isinstance(a, Axis) for a, _ in form.terms)
         return linear and read.tensor.name in self.constants
 
-    def cycles(self) -> float:
-        issue = max(self.operations / self.rates.operations, self.loads / self.rates.loads)
-        return max(issue, self.bytes / (SCATTERED * self.rates.l2_bytes))
+    def cycles(self) -> Array:
+        issue = np.maximum(self.operations / self.rates.operations, self.loads / self.rates.loads)
+        return np.maximum(issue, self.bytes / (SCATTERED * self.rates.l2_bytes))
 
 
 def _multiplies(value: Expr) -> bool:

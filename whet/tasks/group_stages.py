@@ -1,0 +1,93 @@
+"""The stages that a group of nodes is computed in, whatever memory its values lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from whet.core.types import Shape
+from whet.ir.expr import Reduce
+from whet.ir.tensor import Compute, Tensor, stages, subexpressions
+from whet.tasks.expressions import (
+    canonical,
+    group_tensors,
+    inline_stages,
+    keep_reductions_and_costly,
+    nothing,
+)
+from whet.tasks.phases import split_phases
+from whet.tasks.rowshape import common_rows
+from whet.tasks.wiring import Wiring
+
+KNOWN = 4096
+"""Groups that are remembered: some dozens of models."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one kernel computes of a group: all of it, or one phase of its only stage."""
+
+    outputs: tuple[Compute, ...]
+    sources: tuple[tuple[Tensor, int], ...]
+    """What it reads, and which source of the group that is."""
+    starts: Shape = ()
+    steps: Shape = ()
+    """Of a phase: it computes the elements at starts + i * steps."""
+
+
+@lru_cache(maxsize=KNOWN)
+def group_parts(wiring: Wiring) -> tuple[Part, ...]:
+    """The parts of a group, in the order in which they run."""
+    tensors, sources = group_tensors(wiring)
+    inlined = inline_stages(tensors, nothing)
+    shared = _shared_reductions(tensors)
+    if len(tensors) > 1 or shared or _reductions(inlined) > 1 or _nested(inlined):
+        inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
+    made, read = canonical(inlined, sources)
+    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
+        return (Part(tuple(made), tuple(read.items())),)
+    parts = []
+    for phase in split_phases(made[0]):
+        own, used = canonical([phase.stage], read)
+        parts.append(Part(tuple(own), tuple(used.items()), phase.starts, phase.steps))
+    return tuple(parts)
+
+
+@lru_cache(maxsize=KNOWN)
+def row_axes(wiring: Wiring) -> tuple[int, tuple[int, ...]] | None:
+    """How many leading axes are rows of all stages of a group, and the sources that it reads; None
+    where stages have no common rows."""
+    tensors, sources = group_tensors(wiring)
+    if len(tensors) != len(wiring.outputs):
+        return None
+    kept = inline_stages(tensors, keep_reductions_and_costly(tensors))
+    rank = common_rows([t for t in stages(kept) if isinstance(t, Compute)])
+    return None if rank is None else (rank, tuple(sources.values()))
+
+
+def _shared_reductions(tensors: Sequence[Compute]) -> bool:
+    """True when a reduction feeds several elements: writing it into them would repeat it."""
+    largest = max(t.type.size for t in tensors)
+    found = [s for s in stages(tensors) if isinstance(s, Compute)]
+    return any(s.type.size < largest and _reductions([s]) for s in found if s not in tensors)
+
+
+def _reductions(tensors: Sequence[Compute]) -> int:
+    return sum(
+        isinstance(e, Reduce)
+        for s in stages(tensors)
+        if isinstance(s, Compute)
+        for e in subexpressions(s.body)
+    )
+
+
+def _nested(tensors: Sequence[Compute]) -> bool:
+    return any(
+        isinstance(inner, Reduce)
+        for s in stages(tensors)
+        if isinstance(s, Compute)
+        for e in subexpressions(s.body)
+        if isinstance(e, Reduce)
+        for inner in subexpressions(e.value)
+    )

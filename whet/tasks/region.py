@@ -1,0 +1,125 @@
+"""Regions of a planned graph: a rewrite is priced by what it changes.
+
+    plan of the whole graph, nodes to be replaced
+        ->   region: these nodes and the kernels around them, a small graph over outer values
+        ->   rewritten region, planned with its edges where they lie in the whole plan
+
+Groups depend on neighbours alone and edges keep their places, so the plan of an unchanged region is
+that part of the whole plan.  Conversions at the model's own edges belong to no region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from whet.graph.graph import Node, Result, Value
+from whet.tasks.dag import Region
+from whet.tasks.layout import choose_layouts
+from whet.tasks.placement import Place, place_values
+from whet.tasks.price import Price
+from whet.tasks.segment_plan import grouped_steps
+from whet.tasks.steps import AnyStep, Plan, Step, inner_steps
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A region of a plan: its nodes as a graph over outer values, its steps, where values lie."""
+
+    region: Region
+    steps: tuple[AnyStep, ...]
+    places: Mapping[Value, Place]
+
+
+def cut_around(plan: Plan, nodes: Collection[Node]) -> Cut:
+    """The region of these nodes and of all kernels that pass values to them or read theirs."""
+    inside = _neighbourhood(plan, nodes)
+    chosen = sorted(inside, key=plan.position.__getitem__)
+    taken = dict.fromkeys(
+        v for node in chosen for v in node.inputs
+        if not (isinstance(v, Result) and v.node in inside)
+    )  # fmt: skip
+    wanted = set(plan.graph.outputs)
+    given = tuple(
+        v for node in chosen for v in node.results
+        if v in wanted or any(user not in inside for user in plan.graph.users.get(v, ()))
+    )  # fmt: skip
+    steps = tuple(dict.fromkeys(s for node in chosen for s in plan.steps_of.get(node, ())))
+    region = Region(tuple(taken), given, plan.graph.names)
+    values = (*taken, *(v for node in chosen for v in node.results))
+    places = plan.placement.places
+    return Cut(region, steps, {v: places[v] for v in values if v in places})
+
+
+def plan_region(region: Region, places: Mapping[Value, Place], price: Price) -> list[AnyStep]:
+    """The steps of a region whose known values stay at their places."""
+    pinned = {v: _contiguous_axis(v, place) for v, place in places.items()}
+    placement = place_values(region, choose_layouts(region, pinned), places)
+    return grouped_steps(region, placement, price)[0]
+
+
+def difference(cut: Cut, rewritten: Region, price: Price) -> float:
+    """Seconds that the rewritten region takes longer than the region that it replaces.
+
+    It has the same inputs, and its outputs take the places of those of the region in order.
+    """
+    places = {v: p for v, p in cut.places.items() if v not in cut.region.outputs}
+    places |= {new: cut.places[v] for v, new in zip(cut.region.outputs, rewritten.outputs)}
+    steps = plan_region(rewritten, places, price)
+    return steps_seconds(steps, price) - steps_seconds(cut.steps, price)
+
+
+def steps_seconds(steps: Collection[AnyStep], price: Price) -> float:
+    """What steps take one after the other; loop programs of operators have no price."""
+    total = 0.0
+    for step in steps:
+        for inner, times in inner_steps(step):
+            found = price(inner.task) if isinstance(inner, Step) else None
+            total += 0.0 if found is None else times * found.seconds
+    return total
+
+
+def _neighbourhood(plan: Plan, nodes: Collection[Node]) -> set[Node]:
+    """The nodes, those of all kernels next to them, and whatever lies between these."""
+    users = plan.graph.users
+
+    def whole(found: Collection[Node]) -> set[Node]:
+        others = {n for node in found for step in plan.steps_of.get(node, ()) for n in step.nodes}
+        return others | set(found)
+
+    inside = whole(nodes)
+    around = {v.node for node in inside for v in node.inputs if isinstance(v, Result)}
+    around |= {user for node in inside for v in node.results for user in users.get(v, ())}
+    inside |= whole(around)
+    while between := _between(plan, inside):
+        inside |= whole(between)
+    return inside
+
+
+def _between(plan: Plan, inside: set[Node]) -> set[Node]:
+    """The nodes on ways that leave the set and come back: a region must not need its own results
+    through others."""
+    ends = [plan.position[node] for node in inside]
+    span = plan.graph.nodes[min(ends) : max(ends) + 1]
+    after: set[Node] = set()
+    for node in span:
+        if node not in inside and any(
+            isinstance(v, Result) and (v.node in inside or v.node in after) for v in node.inputs
+        ):
+            after.add(node)
+    back: set[Node] = set()
+    for node in reversed(span):
+        if node in after and any(
+            user in inside or user in back
+            for v in node.results
+            for user in plan.graph.users.get(v, ())
+        ):
+            back.add(node)
+    return back
+
+
+def _contiguous_axis(v: Value, place: Place) -> int:
+    """The axis along which neighbours lie side by side; the last where there is none."""
+    shape = v.tensor_type.shape
+    found = [n for n, (d, s) in enumerate(zip(shape, place.strides)) if s == 1 and d > 1]
+    return found[-1] if found else len(shape) - 1
