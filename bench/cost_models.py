@@ -25,7 +25,7 @@ import numpy as np
 
 from harness.cost_data import Subject, collect, model_files, stored_trials, subjects_of
 from harness.report import Goal, Report, number, say, settings_of
-from whet.build.calibrate import calibrated_target
+from whet.build.cpu.calibrate import calibrated_target
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.cpu import host_target

@@ -17,7 +17,7 @@ import numpy as np
 from tests.schedule.windows import native
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.cpu import CpuTarget, find_target
+from whet.core.cpu import CpuTarget, named_target, with_measured
 from whet.core.dtypes import DType, f32, i32
 from whet.ir.expr import Expr, binary, call
 from whet.ir.functions import FUNCTIONS, INFIX, SLOTS
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=sorted({*FUNCTIONS, *INFIX}))
     parser.add_argument("--rounds", type=int, default=300)
     given = parser.parse_args()
-    target = find_target("cpu", FileCache(process_config().cache))
+    target = with_measured(named_target("cpu"), FileCache(process_config().cache))
     print(f"{'':12}{'type':6}{'measured':>10}{'priced':>10}")
     for name in given.only or ("div", *WHOLE, *FUNCTIONS_OF_NUMBERS):
         dtype = i32 if name in WHOLE else f32

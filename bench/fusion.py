@@ -26,7 +26,7 @@ from whet.codegen.llvm.support import has_code
 from whet.core.cpu import CpuTarget
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.schedule.default import default_choice
 from whet.schedule.families.attention.match import find_attention

@@ -24,9 +24,9 @@ import numpy as np
 
 from harness.measured_target import measured_target
 from harness.report import Report, number, say, settings_of
-from whet.build.calibrate import calibrated_target
+from whet.build.cpu.calibrate import calibrated_target
+from whet.build.cpu.segment import Context, NativeSegment
 from whet.build.native import build
-from whet.build.segment import Context, NativeSegment
 from whet.core.caching import FileCache
 from whet.core.config import process_config
 from whet.core.cpu import CpuTarget, with_measured

@@ -29,7 +29,7 @@ from searches.throughput import throughput
 from whet.core.cpu import detect
 from whet.db.place import records_path
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 
 SECTIONS = ("throughput", "efficiency", "droplet", "ablation")
 

@@ -38,10 +38,10 @@ from harness.report import (
 from harness.tuning import native_engine, tasks_of, tune, use_database
 from harness.turns import Settings, settings_from, take_turns
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.schedule.default import default_choice
-from whet.tune.roofline import arithmetic, least_seconds
+from whet.tune.roofline import arithmetic
 from whet.tune.schedule import choose
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget
@@ -205,9 +205,9 @@ def measure_einsum(
             own.load(str(network.path), values)
             nbytes = sum(a.nbytes for a in (*values.values(), *own.run()))
             time_ = take_turns({"whet": own}, settings)["whet"]
-        least = least_seconds(operations, nbytes, target, threads)
+        least = target.roofline(operations, nbytes, threads)
         share = least / time_.median
-        sums = least_seconds(contraction.operations, nbytes, target, threads) / time_.median
+        sums = target.roofline(contraction.operations, nbytes, threads) / time_.median
         kernels = "; ".join(f"{r.best_seconds * 1e6:.0f} us {r.schedule}" for r in tuned)
         report.rows.append({"einsum": str(contraction), "share": share, "share_of_sums": sums,
                             "least_s": least, "time": time_, "kernels": kernels})  # fmt: skip

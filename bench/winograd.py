@@ -26,7 +26,7 @@ from tests.schedule.windows import Bound, Windows, native
 from whet.codegen.llvm.poolcode import process_pool
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.cpu import find_target
+from whet.core.cpu import named_target, with_measured
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.families.contraction.lower import lower_contraction
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--guard", action="store_true", help="also watch for outliers")
     arguments = parser.parse_args()
     cache = FileCache(process_config().cache)
-    target, threads = find_target(arguments.target, cache), arguments.threads
+    target, threads = with_measured(named_target(arguments.target), cache), arguments.threads
     pool = process_pool(cache)
     pool.set_threads(threads)
     print(f"{target.cpu}, {threads} threads, {'cold' if arguments.cold else 'hot'} weights, us")

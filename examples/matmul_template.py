@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
+from whet.api.native import Native
 from whet.api.tuning import tune_tasks, weighted_tasks
 from whet.core.dtypes import f32
 from whet.core.types import Array, TensorType

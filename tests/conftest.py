@@ -15,7 +15,7 @@ from tests.skips import (  # noqa: F401  (hooks)
     pytest_runtest_makereport,
     pytest_terminal_summary,
 )
-from whet.api import engine
+from whet.api import engines, native
 from whet.core.config import process_config
 
 # The same kernels on every machine, also in processes that tests start, and none of the user's
@@ -57,8 +57,8 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]
 
     def forget() -> None:
         process_config.cache_clear()
-        engine._Process.engines.clear()
-        engine._Process.told.clear()
+        engines._Process.engines.clear()
+        native.TOLD.clear()
 
     def change(**variables: object) -> None:
         for name, value in variables.items():

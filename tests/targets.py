@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.skips import ANOTHER_PROCESSOR
-from whet.api.engine import target_name
+from whet.api.engines import target_name
+from whet.build.backend import require_here
 from whet.core.cpu import PRESETS, CpuTarget, named_target
-from whet.core.foreign import missing_here, require_here
+from whet.core.foreign import missing_here
 
 HOST = named_target(target_name(None))
 require_here(HOST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,37 @@ def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
 def test_every_module_says_what_it_is() -> None:
     silent = [p for p in SOURCES if p.read_text().strip() and not p.read_text().startswith('"""')]
     assert not names(silent)
+
+
+def openings(path: Path) -> list[str]:
+    """The first words of the docstrings of a module."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, kinds)]
+    return [text.split()[0] for n in found if (text := ast.get_docstring(n))]
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    elsewhere = {"build", "codegen", "schedule"}
+    read = [p for p in SOURCES if not elsewhere & set(p.relative_to(ROOT).parts)]
+    assert not names([p for p in read if {"What", "Where", "How"} & set(openings(p))])
+
+
+MODULES = {"z3-solver": "z3"}
+"""What is imported under another name than it is installed by."""
+
+
+def test_extras_install_only_what_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {k: v for k, v in project["optional-dependencies"].items() if k != "dev"}
+    wanted = [re.split("[<>=]", text)[0] for some in extras.values() for text in some]
+    text = "\n".join(p.read_text() for p in SOURCES)
+    unused = [
+        name
+        for name in wanted
+        if not re.search(rf"^\s*(import|from) {MODULES.get(name, name)}\b", text, re.MULTILINE)
+        and f'import_module("{name}")' not in text
+    ]
+    assert not unused
 
 
 @pytest.mark.parametrize("word", ["TODO", "FIXME", "XXX"])

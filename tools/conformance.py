@@ -33,7 +33,8 @@ with warnings.catch_warnings():
     from onnx.backend.test.loader import load_model_tests
 
 from tools.isolated import Died, each_isolated
-from whet.api.engine import Engine, default_engine
+from whet.api.engine import Engine
+from whet.api.engines import default_engine
 from whet.core.errors import UnsupportedError, WhetError
 from whet.frontend.onnx.external import ExternalData
 from whet.frontend.onnx.tensors import read_tensor

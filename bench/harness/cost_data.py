@@ -23,7 +23,7 @@ from whet.core.types import Array
 from whet.db.store import Database
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate
 from whet.schedule.families.family import Family

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.measured_target import measured_target
-from whet.build.probes import Probe, Prober
+from whet.build.cpu.probes import Probe, Prober
 from whet.codegen.llvm.probecode import STREAMS
 from whet.core.caching import FileCache
 from whet.core.config import process_config

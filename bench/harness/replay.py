@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from whet.core.cpu import CpuTarget
 from whet.db.record import Record, holes_text
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.tasks.task import Task

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
+from whet.api.native import Native
 from whet.api.tuning import tune_tasks, weighted_tasks
 from whet.core.config import process_config
 from whet.frontend.onnx import import_model

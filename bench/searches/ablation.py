@@ -24,8 +24,8 @@ from searches.races import (
     tasks_of,
 )
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
-from whet.tune.policies import POLICIES, Policy
+from whet.measure.cpu.measurer import Measurer
+from whet.tune.policies import Policy, find_policy
 from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.policies.draft import Draft
 from whet.tune.policies.evolution import Evolution
@@ -40,12 +40,14 @@ LAST_LAYER = ConvLayer(7, 512, 512, 3)
 TEMPLATES = frozenset({"spatial", "rows", "transposed"})
 """The limited space: loops in the order of the output, without the tiles of contractions."""
 
+LEARNED = find_policy("learned")
+
 
 @dataclass(frozen=True)
 class Variant:
     """The search with something taken away."""
 
-    policy: Callable[[], Policy] = POLICIES["learned"]
+    policy: Callable[[], Policy] = LEARNED
     limited: bool = False
     scheduled: bool = True
 
@@ -55,11 +57,11 @@ def variants(trials: int) -> dict[str, Variant]:
         "full": Variant(),
         "random": Variant(lambda: Pool(trials + trials // 4)),
         "limited space": Variant(limited=True),
-        "no Droplet": Variant(POLICIES["evolution"]),
+        "no Droplet": Variant(find_policy("evolution")),
         "no learned model": Variant(lambda: ExploreThenDroplet(Evolution())),
         "no fine-tuning": Variant(Draft),
         "no scheduler": Variant(scheduled=False),
-        "beam": Variant(POLICIES["beam"]),
+        "beam": Variant(find_policy("beam")),
     }
 
 

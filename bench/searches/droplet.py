@@ -9,9 +9,9 @@ from functools import partial
 from harness.replay import OutOfTime, Replay
 from harness.report import Goal, Report, geometric_mean, number, say
 from searches.races import MOST_SEEDS, Machine, Subject, largest_task, trials_by
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
-from whet.tune.policies import POLICIES, Policy
+from whet.tune.policies import Policy, find_policy
 from whet.tune.policies.compose import ExploreThenDroplet
 from whet.tune.space import Row
 from whet.tune.timing import Timing
@@ -73,7 +73,7 @@ def droplet(report: Report, given: argparse.Namespace, where: Machine, replay: R
 
 
 def evolution() -> Policy:
-    return POLICIES["evolution"]()
+    return find_policy("evolution")()
 
 
 def winner(

@@ -21,7 +21,7 @@ from searches.races import (
     trials_to,
 )
 from whet.measure.results import Candidate
-from whet.tune.policies import POLICIES, Policy
+from whet.tune.policies import Policy, find_policy
 from whet.tune.policies.chance import RandomSearch
 from whet.tune.policies.draft import Draft
 from whet.tune.policies.evolution import Evolution
@@ -40,10 +40,10 @@ FEWEST_CANDIDATES = 64
 def contestants(trials: int) -> dict[str, Callable[[], Policy]]:
     """Who is compared: the default, what it is made of, and chance."""
     return {
-        "default": POLICIES["default"],
+        "default": find_policy("default"),
         "default, no Droplet": Draft,
-        "learned": POLICIES["learned"],
-        "learned, no Droplet": POLICIES["evolution"],
+        "learned": find_policy("learned"),
+        "learned, no Droplet": find_policy("evolution"),
         "evolution, analytic model": Evolution,
         "random": lambda: Pool(trials + trials // 4),
     }

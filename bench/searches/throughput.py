@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.report import Goal, Report, number
 from searches.races import Machine, operator_subject
-from whet.tune.policies import POLICIES
+from whet.tune.policies import find_policy, policy_names
 from whet.tune.policies.evolution import Evolution, Habits
 
 BRED = "evolution, nothing listed"
@@ -19,7 +19,7 @@ BRED = "evolution, nothing listed"
 def throughput(report: Report, given: argparse.Namespace, where: Machine) -> None:
     """Candidates scored per second and core, and the time of one proposal."""
     lines, slowest = [], float("inf")
-    rounds: dict[str, float] = dict.fromkeys([*POLICIES, BRED], 0.0)
+    rounds: dict[str, float] = dict.fromkeys([*policy_names(), BRED], 0.0)
     for name in given.operators:
         subject = operator_subject(name, where)
         scored, spent = 0, 0.0
@@ -31,7 +31,8 @@ def throughput(report: Report, given: argparse.Namespace, where: Machine) -> Non
             spent += time.process_time() - start
             scored += 8192
         slowest = min(slowest, scored / spent)
-        made = {**POLICIES, BRED: lambda: Evolution(habits=Habits(enumerable=0))}
+        made = {name: find_policy(name) for name in policy_names()}
+        made[BRED] = lambda: Evolution(habits=Habits(enumerable=0))
         for policy, make in made.items():
             start = time.process_time()
             make().propose(subject.space, {}, 64, np.random.default_rng(0))

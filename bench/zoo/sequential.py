@@ -100,7 +100,7 @@ def llama_prefill(
 
 
 def nasrnn(hidden: int = 512, length: int = 10) -> onnx.ModelProto:
-    """The recurrent cell of TASO's example, unrolled; 16 products per step share no input."""
+    """The recurrent cell of TASO's example, unrolled; 8 products of x and 8 of h per step."""
     w = Writer()
     xs, h = w.input("x0", (length, 1, hidden)), w.input("x1", (1, hidden))
     weights = [[w.normal((hidden, hidden), hidden**-0.5) for _ in range(2)] for _ in range(8)]

@@ -17,7 +17,7 @@ import pytest
 
 import whet
 from whet.api import compiler, failures
-from whet.build import assemble
+from whet.build.cpu import assemble
 from whet.core.dtypes import f32
 from whet.core.errors import InternalError, NoCodeError, WhetWarning
 from whet.core.types import TensorType
@@ -171,7 +171,7 @@ def test_which_errors_end_in_the_interpreter(
     def fail(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(assemble, "compile_all", fail)
+    monkeypatch.setattr(assemble, "bind_plan", fail)
     notes: list[str] = []
     if not falls_back:
         with pytest.raises(type(error)):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import whet
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
+from whet.api.native import Native
 from whet.api.tuning import weighted_tasks
 from whet.build.views import kernel_views
 from whet.cli.main import main

@@ -20,7 +20,7 @@ import whet
 from tests.targets import HOST
 from whet.api.arguments import thread_count
 from whet.api.tuning import tune_graphs
-from whet.build.segment import NativeSegment
+from whet.build.cpu.segment import NativeSegment
 from whet.core.config import Config
 from whet.core.errors import RecordsError, UsageError, WhetError, WhetWarning
 from whet.core.processors import usable_cores
@@ -209,7 +209,7 @@ def test_a_machine_that_cannot_be_measured_for_lack_of_memory(
     def fail(*args: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("whet.build.calibrate.calibrate", fail)
+    monkeypatch.setattr("whet.build.cpu.calibrate.calibrate", fail)
     configured(CALIBRATE=1, CACHE_DIR=tmp_path / "cache")
     check_native(linear, notes)
     assert notes[-1] == "not enough memory to measure this machine: a typical one is assumed"

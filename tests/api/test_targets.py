@@ -11,7 +11,8 @@ import pytest
 
 import whet
 from tests.targets import FOREIGN, LEVELS
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
+from whet.api.native import Native
 from whet.core.cpu import HERE
 from whet.core.dtypes import bf16, f32
 from whet.core.errors import ArtifactError, UsageError

@@ -10,7 +10,7 @@ import pytest
 
 from tests.build.test_calls import layered_graph
 from tests.targets import HOST
-from whet.build import assemble, constants
+from whet.build import calls, constants
 from whet.build.native import NativeExecutable, build
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
@@ -65,7 +65,7 @@ def test_a_second_build_plans_nothing(cache: FileCache, request: pytest.FixtureR
 def test_constants_are_mapped_and_not_writable(
     cache: FileCache, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    monkeypatch.setattr(assemble, "SHARED_FROM_BYTES", 1000 if shared else 1 << 30)
+    monkeypatch.setattr(calls, "SHARED_FROM_BYTES", 1000 if shared else 1 << 30)
     for executable in (built(cache), built(cache)):
         image = executable.segments[0].image
         for kept in image.shared.values() if shared else [image.constants]:
@@ -80,7 +80,7 @@ def test_damage_is_a_miss(
     cache: FileCache, kind: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "constant":
-        monkeypatch.setattr(assemble, "SHARED_FROM_BYTES", 1000)
+        monkeypatch.setattr(calls, "SHARED_FROM_BYTES", 1000)
     built(cache)
     assert cache.folder is not None
     for path in (cache.folder / kind).iterdir():

@@ -13,17 +13,18 @@ import pytest
 from tests.schedule.small_tasks import make_task, matmul
 from tests.schedule.windows import Windows
 from tests.targets import LEVELS
-from whet.api import engine
-from whet.build import calibrate as calibration, kernel_probes
-from whet.build.calibrate import calibrated_target, constants_from, measure
-from whet.build.kernel_probes import WAITS, felt_constants, tile_probes
-from whet.build.probes import Probe, Prober
+from whet.api import engines
+from whet.build.cpu import calibrate as calibration, kernel_probes
+from whet.build.cpu.calibrate import calibrated_target, constants_from, measure
+from whet.build.cpu.kernel_probes import WAITS, felt_constants, tile_probes
+from whet.build.cpu.probes import Probe, Prober
 from whet.codegen.llvm.probecode import CHAINS, STREAMS
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.constants import CONSTANTS
-from whet.core.cpu import PRESETS, CpuTarget, detect, find_target, host_target, target_from_json
+from whet.core.cpu import PRESETS, CpuTarget, detect, host_target, named_target, with_measured
 from whet.core.dtypes import f32
+from whet.core.target import target_from_json
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.cost.rates import rates_of
@@ -280,11 +281,11 @@ def test_this_machine_held_back_is_measured_apart(
 ) -> None:
     notes: list[str] = []
     calibration.remember(HOST.calibrated(cycles_per_ns=1.0), cache)
-    target = find_target(name, cache)
+    target = with_measured(named_target(name), cache)
     found = calibrated_target(target, cache, notes.append)
     assert measured == [target]
     assert found.constant("cycles_per_ns") == 4.0
-    assert find_target(name, cache) == found
+    assert with_measured(named_target(name), cache) == found
     if target.key != HOST.key:
         assert notes == [f"measuring this machine as {target.cpu} once (a few seconds)"]
         assert host_target(cache).constant("cycles_per_ns") == 1.0
@@ -303,10 +304,10 @@ def test_the_knob_decides(
     notes: list[str] = []
     calibration.remember(HOST.calibrated(cycles_per_ns=1.0), cache)
     config = Config(calibrate=wanted, cache=cache.config)
-    monkeypatch.setattr(engine, "process_config", lambda: config)
-    monkeypatch.setattr(engine._Process, "engines", {})
-    found: Any = engine.default_engine(notes.append)
-    assert found is engine.default_engine(notes.append)
+    monkeypatch.setattr(engines, "process_config", lambda: config)
+    monkeypatch.setattr(engines._Process, "engines", {})
+    found: Any = engines.default_engine(notes.append)
+    assert found is engines.default_engine(notes.append)
     assert (len(measured), len(notes)) == ((1, 1) if wanted else (0, 0))
     unmeasured = HOST.constant("cycles_per_ns")
     assert found.target.constant("cycles_per_ns") == (4.0 if wanted else unmeasured)

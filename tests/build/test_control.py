@@ -30,7 +30,7 @@ from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Slice, Transpose
 from whet.ops.reduce import ReduceSum
 from whet.ops.scan import Scan
-from whet.tasks.control import ControlStep, inner_steps
+from whet.tasks.steps import ControlStep, inner_steps
 
 RNG = np.random.default_rng(12)
 Step = Callable[..., Any]

@@ -13,7 +13,8 @@ import pytest
 
 from tests.db.samples import record
 from tests.db.test_exchange import ANSOR, AUTOTVM
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
+from whet.api.native import Native
 from whet.api.tuning import weighted_tasks
 from whet.core.outcomes import Outcome
 from whet.db.record import Record, Workload

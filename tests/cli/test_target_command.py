@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.targets import FOREIGN
-from whet.build import calibrate
+from whet.build.cpu import calibrate
 from whet.cli import target as command
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config

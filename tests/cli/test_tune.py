@@ -71,14 +71,24 @@ def test_a_target_that_is_met_ends_the_search(whet: Whet, records: Path, tmp_pat
         (("--objective", "fast"), "there is no objective 'fast'"),
         (("--objective", "targets"), "0 targets for 1 models"),
         (("--target-ms", "5"), "the objective 'total' has no targets"),
+        (("--policy", "good"), "there is no policy 'good'"),
+        (("--policy", "learned", "--model", "good"), "there is no cost model 'good'"),
+        (("--model", "ranking"), "the policy 'default' has no learned cost model"),
     ],
 )
-def test_objectives_that_make_no_sense(
+def test_options_that_make_no_sense(
     whet: Whet, model: Path, records: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = whet("tune", model, "-i", "x=3x8", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_a_cost_model_by_name(whet: Whet, records: Path, tmp_path: Path) -> None:
+    done = whet("tune", products(tmp_path / "a.onnx", 32), "--policy", "learned", "--model",
+                "ranking", "--trials", 24, "--threads", 1, "--json", "-q")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["trials"] == 24
 
 
 def test_the_live_table() -> None:

@@ -15,12 +15,12 @@ import numpy as np
 
 from tests.codegen import aarch64
 from tests.codegen.elf import EXECUTE, READ, MemoryMap, executable, link
-from whet.build.assemble import assemble
-from whet.build.image import SegmentImage
-from whet.build.kernels import KernelMaker, NativeKernel, Schedule, compile_all
+from whet.build.cpu.assemble import assemble
+from whet.build.cpu.image import SegmentImage
+from whet.build.cpu.segment import ENTRY
+from whet.build.kernels import KernelMaker, NativeKernel, Schedule
 from whet.build.native import NO_CACHE
-from whet.build.segment import ENTRY
-from whet.codegen.llvm.compile import ObjectJob, emit_assembly
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.codegen.llvm.serial import SERIAL_POOL
 from whet.codegen.llvm.support import has_code
 from whet.core.cpu import CpuTarget
@@ -59,7 +59,7 @@ class ForeignBuild:
 
     def assembly(self) -> str:
         """The assembly text of all kernels."""
-        return "\n".join(assembly(kernel.ir, self.target) for kernel in self.kernels)
+        return "\n".join(assembly(kernel.source.text, self.target) for kernel in self.kernels)
 
     def run(self, arrays: Sequence[Array], *, at_end: bool) -> list[Array]:
         """The outputs, with all memory between forbidden pages."""
@@ -102,8 +102,8 @@ class ForeignBuild:
         outputs = [memory.put(b"\xff" * size) for size in sizes]
         pointers = memory.put(struct.pack(f"<{len(inputs + outputs)}Q", *inputs, *outputs))
         linux = memory.put(aarch64.CALL_LINUX, READ | EXECUTE)
-        start = compile_all([_start_ir(table, pointers, linux, list(zip(outputs, sizes)))],
-                            self.target, NO_CACHE)  # fmt: skip
+        begin = _start_ir(table, pointers, linux, list(zip(outputs, sizes)))
+        start = LlvmGenerator(self.target).objects([begin], NO_CACHE)
         at = memory.reserve(_CODE_ROOM) & -64
         code = link([*start, *self.image.objects], at)
         assert len(code.data) <= _CODE_ROOM
@@ -133,7 +133,7 @@ def _start_ir(table: int, pointers: int, linux: int, outputs: Sequence[tuple[int
 
 def compile_for(graph: Graph, target: CpuTarget, schedule: Schedule) -> ForeignBuild:
     """The graph compiled for the target, to run on one thread."""
-    maker = KernelMaker(target, schedule)
+    maker = KernelMaker(LlvmGenerator(target), schedule)
     plan = plan_graph(expand_composites(graph), AnalyticPrice(target, 1, "real"), has_code)
     assert not plan.reasons, list(plan.reasons.values())
     (piece,) = plan.pieces
@@ -143,5 +143,4 @@ def compile_for(graph: Graph, target: CpuTarget, schedule: Schedule) -> ForeignB
 
 
 def assembly(ir: str, target: CpuTarget) -> str:
-    features = ",".join(f"+{f}" for f in target.features)
-    return emit_assembly(ObjectJob(ir, target.triple, target.cpu, features))
+    return LlvmGenerator(target).listing(ir)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.targets import HOST
-from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
 from whet.codegen.llvm.compile import Library
 from whet.codegen.llvm.emit import emit_program
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.serial import SERIAL_POOL
 from whet.core.cpu import CpuTarget
@@ -34,7 +34,7 @@ def run_native(
     target = target or HOST
     module = Module(None if portable else target)
     emit_program(program, module, {} if checked else None)
-    library = Library(compile_all([module.text(), SERIAL_POOL], target, NO_CACHE))
+    library = Library(LlvmGenerator(target).objects([module.text(), SERIAL_POOL], NO_CACHE))
     made = [_filled(b.shape, b.dtype.numpy) for b in (*program.outputs, *program.workspace)]
     table = (ctypes.c_void_p * (len(arrays) + len(made)))(
         *(a.ctypes.data for a in (*arrays, *made))

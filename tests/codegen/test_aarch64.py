@@ -17,8 +17,8 @@ from tests.codegen.foreign import EMULATORS, ProgramDiedError, compile_for, how_
 from tests.codegen.loops import busiest_loop
 from tests.ops.test_properties import check_same
 from tests.skips import ANOTHER_PROCESSOR
-from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.cpu import PRESETS
 from whet.graph.interpret import interpret
 from whet.schedule.program.kernel import Kernel
@@ -80,13 +80,13 @@ def test_vectors_are_used_without_library_calls(name: str) -> None:
 def test_what_nothing_defines_is_named() -> None:
     text = "declare void @sinf()\ndefine void @f() {\n call void @sinf()\n ret void\n}"
     with pytest.raises(LinkError, match="nothing defines sinf"):
-        link(compile_all([text], NEON, NO_CACHE), 0x10000)
+        link(LlvmGenerator(NEON).objects([text], NO_CACHE), 0x10000)
 
 
 def test_writable_data_is_refused() -> None:
     """Kernels keep no state: all they write to is in their parameters."""
     with pytest.raises(LinkError, match=r"\.bss is not code"):
-        link(compile_all(["@state = global i32 0"], NEON, NO_CACHE), 0x10000)
+        link(LlvmGenerator(NEON).objects(["@state = global i32 0"], NO_CACHE), 0x10000)
 
 
 @pytest.mark.parametrize(

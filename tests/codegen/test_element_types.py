@@ -10,10 +10,10 @@ import pytest
 
 from tests.codegen.running import run_native
 from tests.targets import HOST
-from whet.build.kernels import compile_all
 from whet.build.native import NO_CACHE
 from whet.codegen.llvm.compile import Library
 from whet.codegen.llvm.emit import emit_program
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.codegen.llvm.linking import unknown_symbols
 from whet.codegen.llvm.module import Module
 from whet.codegen.llvm.support import DTYPES
@@ -92,12 +92,12 @@ def test_nothing_is_called_that_does_not_exist(target: CpuTarget, name: str) -> 
         except NoCodeError as error:
             refused.append(error)
     assert len(module.functions) > len(refused)
-    assert unknown_symbols(compile_all([module.text()], target, NO_CACHE)) == []
+    assert unknown_symbols(LlvmGenerator(target).objects([module.text()], NO_CACHE)) == []
 
 
 def test_code_that_calls_what_does_not_exist_is_not_loaded() -> None:
     text = "declare void @no_such()\ndefine void @f() {\n call void @no_such()\n ret void\n}"
-    objects = compile_all([text], HOST, NO_CACHE)
+    objects = LlvmGenerator(HOST).objects([text], NO_CACHE)
     with pytest.raises(WhetError, match="WH1304 generated code calls no_such, which nothing"):
         Library(objects)
     Library(objects, {"no_such": 1})  # nothing calls it here

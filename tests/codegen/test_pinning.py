@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.pool_jobs import Job, meet, run_in_fork, sum_of_jobs
-from whet.build.threads import Threads
+from whet.build.cpu.threads import Threads
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.processors import pinning_order

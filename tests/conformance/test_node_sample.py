@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tools.conformance import Recording, node_cases, run_case
-from whet.api.engine import default_engine
+from whet.api.engines import default_engine
 
 SHARE, FLOOR = 4, 440
 """One test in so many is run, and so many of them pass."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from whet.build.backend import require_here
 from whet.core import foreign
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
@@ -18,15 +19,15 @@ from whet.core.cpu import (
     PRESETS,
     CpuTarget,
     detect,
-    find_target,
     host_target,
     named_target,
     remember,
-    target_from_json,
+    with_measured,
 )
 from whet.core.errors import UsageError, WhetError
-from whet.core.foreign import missing_here, require_here
+from whet.core.foreign import missing_here
 from whet.core.host import Host, read_host
+from whet.core.target import target_from_json
 
 AVX2 = "sse sse2 pni ssse3 sse4_1 sse4_2 popcnt avx f16c fma avx2 bmi1 bmi2 abm movbe"
 AVX512 = f"{AVX2} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
@@ -208,6 +209,19 @@ def test_presets_survive_json(name: str) -> None:
     assert hash(target) == hash(target_from_json(target.to_json()))
 
 
+KEYS = {
+    "x86-64-v2": "640803abfff8be78db5c981ae7d7e16a",
+    "x86-64-v3": "7180e3002ff0c43793b1a788a4da2bc0",
+    "x86-64-v4": "a007409df5b98cdacff2b2b2f47dbf56",
+    "aarch64-neon": "ece3f5526da7cf0bc9eee6d10a2647f2",
+}
+
+
+def test_keys_stay_as_they_are() -> None:
+    """They are in records and artifacts: another key would forget all of them."""
+    assert {name: target.key for name, target in PRESETS.items()} == KEYS
+
+
 def test_presets_have_the_features_of_their_level() -> None:
     assert "avx2" in PRESETS["x86-64-v3"].features
     assert "avx512f" not in PRESETS["x86-64-v3"].features
@@ -258,9 +272,9 @@ WIDE_HOST = dataclasses.replace(HOST, flags=frozenset(AVX512.split()))
 
 
 def test_targets_are_found_by_name(cache: FileCache) -> None:
-    assert find_target("cpu", cache, HOST) == detect(HOST)
+    assert with_measured(named_target("cpu", HOST), cache) == detect(HOST)
     with pytest.raises(UsageError, match="WH1002 no target is named 'gpu'"):
-        find_target("gpu", cache)
+        named_target("gpu")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +317,9 @@ def test_an_unknown_processor_can_build_for_others() -> None:
 def test_what_was_measured_belongs_to_one_target(cache: FileCache) -> None:
     remember(detect(WIDE_HOST).calibrated(cycles_per_ns=1.0), cache)
     remember(named_target("x86-64-v3", WIDE_HOST).calibrated(cycles_per_ns=2.0), cache)
-    found = [find_target(n, cache, WIDE_HOST) for n in ("cpu", "x86-64-v3", "x86-64-v2")]
+    found = [
+        with_measured(named_target(n, WIDE_HOST), cache) for n in ("cpu", "x86-64-v3", "x86-64-v2")
+    ]
     assert [t.calibration.get("cycles_per_ns") for t in found] == [1.0, 2.0, None]
 
 

@@ -50,3 +50,20 @@ def test_files_named_in_the_architecture_exist() -> None:
     missing = [name for name in named if not (ROOT / name).exists()]
     assert named
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("random", "chance instead of a policy"),
+        ("limited space", "a space without register tiles"),
+        ("no fine-tuning", "no fine-tuning"),
+        ("beam", "beam search"),
+    ],
+)
+def test_figures_of_the_ablation_are_those_of_its_file(variant: str, said: str) -> None:
+    results = (ROOT / "bench" / "results" / "search_ablation.md").read_text()
+    (row,) = (line for line in results.splitlines() if line.startswith(f"| {variant} "))
+    figure = float(row.split("|")[-2])
+    page = " ".join((ROOT / "docs" / "search-policies.md").read_text().split())
+    assert f"{said} {figure:.2f}" in page

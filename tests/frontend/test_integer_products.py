@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.frontend.test_onnx_elementwise import codes, one_node, reals
-from whet.api.engine import default_engine
+from whet.api.engines import default_engine
 from whet.core.types import Array
 from whet.integrate.onnx_backend import run_model
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from whet.build import native as native_module, segment as segment_module
+from whet.build.cpu import segment as segment_module, segments as segments_module
 from whet.codegen.llvm import mathlib
 from whet.codegen.llvm.masks import MaskWriter
 from whet.graph import text as text_module
@@ -171,13 +171,13 @@ def calls_at_once_share_their_pointers() -> Iterator[None]:
 
 @bug("MatMul", "Add", "Mul", way="cached")
 def constants_from_the_cache_are_lost() -> Iterator[None]:
-    load: Any = vars(native_module)["load_image"]
+    load: Any = vars(segments_module)["load_image"]
 
     def forgetful(cache: Any, key: str) -> Any:
         image = load(cache, key)
         return image and replace(image, constants=np.zeros_like(image.constants))
 
-    with patch.object(native_module, "load_image", forgetful):
+    with patch.object(segments_module, "load_image", forgetful):
         yield
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
 from whet.db.store import Database
-from whet.measure.measurer import (
+from whet.measure.cpu.measurer import (
     LEAST_LIMIT_SECONDS,
     LIMIT_BY_BEST,
     Measurer,

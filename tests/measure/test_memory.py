@@ -14,11 +14,11 @@ from whet.core.dtypes import f32
 from whet.ir.expr import Var, const
 from whet.ir.program import Allocate, Buffer, Loop, Program, Store
 from whet.measure.checking import difference
-from whet.measure.jobs import KernelJob, Parameter, contiguous, job_from_message
-from whet.measure.limits import over_limit
-from whet.measure.memory import GuardedBytes, base_address, fill, strayed, view
-from whet.measure.prepare import GIVEN_LEAD, _boundary
-from whet.measure.run_worker import _filled
+from whet.measure.cpu.jobs import KernelJob, Parameter, contiguous, job_from_message
+from whet.measure.cpu.limits import over_limit
+from whet.measure.cpu.memory import GuardedBytes, base_address, fill, strayed, view
+from whet.measure.cpu.prepare import GIVEN_LEAD, _boundary
+from whet.measure.cpu.run_worker import _filled
 
 BORDERED = Parameter("output", "y", "f32", (2, 3), (5, 1), 6, ((1, 1), (1, 1)))
 """Two rows of three, with one zero all around."""

@@ -14,26 +14,27 @@ from pathlib import Path
 import pytest
 
 from tests.measure.planted import TARGET, double_task
-from whet.codegen.llvm.compile import ObjectJob
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
-from whet.measure import builder as builder_module, runner as runner_module
+from whet.measure import builder as builder_module
 from whet.measure.builder import Builder, start_worker
-from whet.measure.measurer import Measurer
+from whet.measure.cpu import kernel_process as process_module
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = [Candidate("planted", {"fault": 0})]
 
 
-def job(ir: str) -> ObjectJob:
-    return ObjectJob(ir, TARGET.triple, TARGET.cpu, "")
+def job(ir: str) -> dict[str, str]:
+    return LlvmGenerator(TARGET).job(ir)
 
 
 GOOD = job("define void @kernel(ptr %t) { ret void }")
 
 
-def long_job() -> ObjectJob:
+def long_job() -> dict[str, str]:
     """One block with so many instructions that compiling takes a while."""
     lines = [f"  %v{n + 1} = mul i64 %v{n}, %v{n}" for n in range(20_000)]
     body = "\n".join(["define i64 @kernel(i64 %v0) {", *lines, "  ret i64 %v20000", "}"])
@@ -42,7 +43,7 @@ def long_job() -> ObjectJob:
 
 @pytest.fixture
 def builder() -> Iterator[Builder]:
-    made = Builder(2)
+    made = Builder("whet.measure.cpu.build_worker", 2)
     yield made
     made.close()
 
@@ -87,7 +88,7 @@ def test_a_process_that_cannot_start_is_a_clear_error() -> None:
 
 @pytest.mark.usefixtures("planted_sketch")
 def test_the_runner_is_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "JOBS_PER_PROCESS", 2)
+    monkeypatch.setattr(process_module, "JOBS_PER_PROCESS", 2)
     with Measurer(build_processes=1) as measurer:
         results = measurer.measure(double_task(), RIGHT * 5, 1, TARGET)
         assert all(r.ok for r in results)
@@ -96,7 +97,7 @@ def test_the_runner_is_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("planted_sketch")
 def test_arrays_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "MOST_HELD_BYTES", 1000)
+    monkeypatch.setattr(process_module, "MOST_HELD_BYTES", 1000)
     with Measurer(build_processes=1) as measurer:
         for size in (100, 101, 100):
             (result,) = measurer.measure(double_task(size), RIGHT, 1, TARGET)
@@ -107,7 +108,7 @@ def test_arrays_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyP
 DRIVER = """
 import sys
 from tests.measure.planted import FAULTS, TARGET, double_task, plant
-from whet.measure.measurer import Measurer
+from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 
 plant()

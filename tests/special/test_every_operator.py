@@ -15,8 +15,9 @@ from whet.core.errors import WhetError
 from whet.core.types import Array, type_of
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
+from whet.graph.passes import optimize
 from whet.ops.arithmetic import Pow
-from whet.ops.base import REGISTRY, Sample
+from whet.ops.base import REGISTRY, Numeric, Sample
 from whet.ops.roi import RoiAlign
 from whet.ops.shared.elementwise import Elementwise
 
@@ -98,16 +99,38 @@ def test_what_is_not_promised_still_ends(name: str) -> None:
                 run(*arrays)
 
 
-@pytest.mark.parametrize("exponent", [0.5, 2.0, -1.0, 1.0, 3.0])
-def test_known_powers(exponent: float) -> None:
-    """What becomes of a power whose exponent is a constant."""
-    x = np.resize(np.array([NAN, INF, -INF, 0.0, -0.0, -8.0, 1e-45, 2.5], np.float32), 61)
+def power_graph(x: Array, exponent: float) -> Graph:
     b = GraphBuilder()
     base = b.input("x", type_of(x))
-    power = b.one(Pow(), base, b.constant(np.array(exponent, np.float32)))
-    ((got, want),) = Both(Graph((base,), (power,), ("y",)), HOST)(x)
-    np.testing.assert_allclose(got, want, rtol=1e-6)
-    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+    power = b.one(Pow(), base, b.constant(np.array(exponent, x.dtype)))
+    return Graph((base,), (power,), ("y",))
+
+
+@pytest.mark.parametrize("numerics", ["real", "exact"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [0.5, 2.0, -1.0, 1.0, 3.0])
+def test_known_powers(exponent: float, dtype: type, numerics: Numeric) -> None:
+    """What becomes of a power whose exponent is a constant, signs of zeros included."""
+    x = np.resize(np.array([NAN, INF, -INF, 0.0, -0.0, -8.0, 1e-45, 2.5], dtype), 61)
+    graph = power_graph(x, exponent)
+    ((_, want),) = Both(graph, HOST)(x)
+    for form in (graph, optimize(graph, numerics=numerics)):
+        ((got, _),) = Both(form, HOST, numerics)(x)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("numerics", ["real", "exact"])
+@pytest.mark.parametrize("exponent", [0.5, 2.0, -1.0])
+def test_known_powers_are_rounded_correctly(exponent: float, numerics: Numeric) -> None:
+    """As results in double precision are that are rounded once more, in both engines."""
+    x = np.random.default_rng(0).uniform(0.1, 9.0, 4096).astype(np.float32)
+    want = (x.astype(np.float64) ** exponent).astype(np.float32)
+    assert np.array_equal(Pow().reference(x, np.full_like(x, exponent)), want)
+    graph = power_graph(x, exponent)
+    for form in (graph, optimize(graph, numerics=numerics)):
+        for found in Both(form, HOST, numerics)(x)[0]:
+            np.testing.assert_array_equal(found, want)
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])

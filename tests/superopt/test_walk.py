@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from whet.superopt.generate.alphabet import CORE, Alphabet
 from whet.superopt.generate.kinds import plain
 from whet.superopt.generate.marks import Marks
+from whet.superopt.generate.orders import count_orders
 from whet.superopt.generate.pools import MATRICES, Pool
 from whet.superopt.generate.universe import Universe
-from whet.superopt.generate.walk import count_orders
 
 LETTERS = {x.name: x for x in CORE}
 SMALL = Pool(

@@ -12,7 +12,7 @@ from whet.core.cpu import PRESETS
 from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule.space.sketch import Population, Sketch
-from whet.tune.policies import POLICIES as ALL, Policy
+from whet.tune.policies import POLICIES as OTHERS, Policy
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit
 from whet.tune.policies.beam import Beam
@@ -30,7 +30,7 @@ PLAIN: dict[str, Callable[[], Policy]] = {
     "annealing": Annealing,
     "beam": Beam,
 }
-POLICIES = {**ALL, **PLAIN}
+POLICIES = {**OTHERS, **PLAIN}
 """All policies, but without learned models: made-up sketches have no features."""
 
 Truth = Callable[[Mapping[str, Array]], Array]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.tune.landscapes import grid, open_table
+from tests.schedule.small_tasks import make_task, matmul, softmax
+from tests.tune.landscapes import TARGET, Valley, grid, open_table
+from whet.core.dtypes import f32
+from whet.core.types import Array
+from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.tasks.task import Task
 from whet.tune.moves import KINDS, breed, cross, mutate, roulette
-from whet.tune.space import Table
+from whet.tune.space import Table, make_space
 
 
 def staircase() -> Table:
@@ -70,12 +79,89 @@ def test_structures_change_seldom() -> None:
     assert changed == pytest.approx(KINDS["structure"], abs=0.03)
 
 
-def test_the_holes_of_a_stage_stay_together() -> None:
+def exchanged(children: Array) -> set[tuple[int, ...]]:
+    """The children that occur often; a few are mutants."""
+    found = Counter(map(tuple, children.tolist()))
+    return {child for child, count in found.items() if count > 0.1 * len(children)}
+
+
+def test_the_holes_of_a_loop_stay_together_where_no_stages_are_known() -> None:
     table, rng = open_table(), np.random.default_rng(0)
+    mothers, fathers = np.repeat([[2, 2, 2, 0]], 200, 0), np.repeat([[4, 4, 4, 0]], 200, 0)
+    children = cross(table, mothers, fathers, rng)
+    assert exchanged(children) == {(2, 2, 4, 0), (4, 4, 2, 0)}
+
+
+@dataclass(frozen=True)
+class Stages(Valley):
+    """The same with two stages: `i.inner` and `j` are of one, `i.outer` is the other."""
+
+    def stages(self, form: object, structure: Mapping[str, int]) -> list[set[str]]:
+        return [{"i.inner", "j"}, {"i.outer"}]
+
+
+def test_the_holes_of_a_stage_stay_together() -> None:
+    table, rng = open_table(Stages()), np.random.default_rng(0)
+    mothers, fathers = np.repeat([[2, 2, 2, 0]], 200, 0), np.repeat([[4, 4, 4, 0]], 200, 0)
+    children = cross(table, mothers, fathers, rng)
+    assert exchanged(children) == {(2, 4, 4, 0), (4, 2, 2, 0)}
+
+
+def test_parents_that_differ_in_one_stage_exchange_its_loops() -> None:
+    table, rng = open_table(Stages()), np.random.default_rng(0)
+    mothers, fathers = np.repeat([[2, 2, 2, 0]], 200, 0), np.repeat([[2, 4, 4, 0]], 200, 0)
+    children = cross(table, mothers, fathers, rng)
+    assert exchanged(children) == {(2, 4, 2, 0), (2, 2, 4, 0)}
+
+
+def test_the_structure_is_the_mothers() -> None:
+    table, rng = open_table(Stages()), np.random.default_rng(0)
     mothers, fathers = np.repeat([[2, 2, 2, 0]], 200, 0), np.repeat([[4, 4, 4, 1]], 200, 0)
     children = cross(table, mothers, fathers, rng)
-    assert {tuple(c) for c in children[:, :2].tolist()} == {(2, 2), (4, 4)}
-    assert len({tuple(c) for c in children.tolist()}) == 8
+    assert exchanged(children) == {(2, 4, 4, 0), (4, 2, 2, 0), (4, 4, 4, 0)}
+
+
+def two_products() -> Task:
+    a, b, c = (placeholder((48, 48), f32, name) for name in "abc")
+    k, m = reduce_axis(48, "k"), reduce_axis(48, "m")
+    first = compute((48, 48), lambda i, j: sum_(a[i, k] * b[k, j], k), "first")
+    return make_task(compute((48, 48), lambda i, j: sum_(first[i, m] * c[m, j], m), "second"))
+
+
+@pytest.mark.parametrize("make", [two_products, softmax, matmul])
+def test_few_children_equal_a_parent(make: Callable[[], Task]) -> None:
+    """Of derived programs nearly half did when parts were drawn once, by loop."""
+    space = make_space(make(), TARGET, 4)
+    (table,) = (t for t in space.tables if t.sketch == "derived")
+    rng = np.random.default_rng(0)
+    mothers, fathers = table.sample(500, rng), table.sample(500, rng)
+    children = cross(table, mothers, fathers, rng)
+    copies = (children == mothers).all(axis=1) | (children == fathers).all(axis=1)
+    assert np.mean(copies) < 0.1
+    assert table.legal(children).all()
+
+
+def test_whole_stages_of_derived_programs_are_exchanged() -> None:
+    space = make_space(two_products(), TARGET, 4)
+    (table,) = (t for t in space.tables if t.sketch == "derived")
+    apart = [n for n, stages in enumerate(table.stages[:-1]) if stages.max() == 2]
+    assert apart
+    for number in apart[:2]:
+        of = dict(zip(table.names, table.stages[number].tolist()))
+        assert of["structure"] == 0
+        assert len({of[h] for h in ("i.1", "j.1", "k.1", "k.1.unroll")}) == 1
+        assert len({of[h] for h in ("i_1.1", "j_1.1", "m.1", "m.1.unroll")}) == 1
+        rows = table.matrix[table.shapes.rows[number]]
+        half = len(rows) // 2
+        mothers, fathers = rows[:half], rows[half : 2 * half]
+        children = cross(table, mothers, fathers, np.random.default_rng(0))
+        own = table.stages[number] == 1
+        whole = [
+            (children[:, own] == p[:, own]).all(axis=1)
+            & (children[:, ~own] == q[:, ~own]).all(axis=1)
+            for p, q in ((mothers, fathers), (fathers, mothers))
+        ]
+        assert np.mean(whole[0] | whole[1]) > 0.9
 
 
 def test_roulette_follows_speeds() -> None:

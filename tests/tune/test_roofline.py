@@ -9,7 +9,7 @@ from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.ir.expr import call, select
 from whet.ir.tensor import compute, max_, placeholder, reduce_axis, sum_
-from whet.tune.roofline import arithmetic, least_seconds, roofline_seconds
+from whet.tune.roofline import arithmetic, roofline_seconds
 
 TARGET = PRESETS["x86-64-v4"]
 
@@ -45,7 +45,7 @@ def test_finding_an_element_is_free() -> None:
 def test_the_slower_of_arithmetic_and_transport_counts() -> None:
     a, b = placeholder((64,), f32, "a"), placeholder((64,), f32, "b")
     task = make_task(compute((64, 64), lambda i, j: a[i] * b[j], "y"))
-    moved = least_seconds(0.0, 4 * (64 + 64 + 64 * 64), TARGET, 1)
+    moved = TARGET.roofline(0.0, 4 * (64 + 64 + 64 * 64), 1)
     assert roofline_seconds(task, TARGET, 1) == moved
     often = make_task(
         compute((64, 64), lambda i, j: call("exp", call("exp", a[i] * b[j]) + a[i]) * b[j], "y")

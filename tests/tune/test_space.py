@@ -110,7 +110,7 @@ def test_distinct_rows_come_once_in_order(rows: list[tuple[int, int]]) -> None:
 
 def test_stages_and_structures_are_read_off_the_names() -> None:
     table = open_table(Valley())
-    assert table.groups.tolist() == [0, 0, 1, 2]
+    assert table.loops.tolist() == [0, 0, 1, 2]
     assert table.structure.tolist() == [False, False, False, True]
     assert not triangle().structure.any()
 

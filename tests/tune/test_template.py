@@ -102,6 +102,33 @@ def test_it_is_tuned_as_other_sketches_are(tiles: Template, tmp_path: Path) -> N
     assert str(kernel.program) == str(again.program)
 
 
+@pytest.fixture
+def marked() -> Iterator[Template]:
+    """C = A B with loops that are marked, given sizes, and prices of its own."""
+
+    @template("test_marked", prices=lambda task, target, threads, c: 100.0 / c["tile.1"])
+    def made(s: Schedule, cfg: Config) -> None:
+        i, j, _ = s.loops
+        cfg.define_split("tile", s.extent(i), candidates=[(6, 2), (3, 4)])
+        cfg.define_annotate("how", [j], ["none", "unroll"])
+        s.split(i, cfg["tile"][-1])
+        s.annotate(cfg["how"])
+
+    yield made
+    del SKETCHES["test_marked"]
+
+
+def test_marks_sizes_and_prices_are_the_users(marked: Template) -> None:
+    space = marked.space(product(), TARGET, 1)
+    assert list(zip(space["tile.1"].tolist(), space["how.j"].tolist())) == [
+        (2, 0), (2, 1), (4, 0), (4, 1)
+    ]  # fmt: skip
+    assert marked.costs(product(), TARGET, 1, space).tolist() == [50.0, 50.0, 25.0, 25.0]
+    steps = [str(marked.trace(product(), {"tile.1": 4, "how.j": n, "lanes": 8})) for n in (0, 1)]
+    assert steps[0] == "split(loop=i, factor=4, tail=guard)"
+    assert steps[1] == f"{steps[0]}\nunroll(loop=j)"
+
+
 def test_knobs() -> None:
     cfg = Config()
     cfg.define_split("s", 12, parts=3, most=3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import whet.build.segment as segment_module
+import whet.build.cpu.segment as segment_module
 from whet.core.alignment import ALIGNMENT
 from whet.core.dtypes import u8
 from whet.core.types import Array, TensorType, type_of

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from whet.api import engine as engine_module
-from whet.api.engine import Native
+from whet.api import engines as engines_module
+from whet.api.native import Native
 from whet.core.caching import FileCache
-from whet.core.config import CacheConfig
-from whet.core.cpu import HERE, KIB, CpuTarget, detect, find_target as preset
+from whet.core.cpu import HERE, KIB, CpuTarget, detect, named_target
 
 NAMES = (HERE, "x86-64-v2", "x86-64-v3", "x86-64-v4", "small-caches", "many-cores")
 """All targets; a graph's number decides which one it gets."""
-NO_CACHE = FileCache(CacheConfig(enabled=False))
 
 
 def find_target(name: str) -> CpuTarget:
@@ -23,7 +21,7 @@ def find_target(name: str) -> CpuTarget:
         return replace(detect(), l1d_bytes=4 * KIB, l2_bytes=16 * KIB, l3_bytes=0)
     if name == "many-cores":
         return replace(detect(), cores=64)
-    return replace(preset(name, NO_CACHE), calibration={})
+    return named_target(name)
 
 
 def can_run(name: str) -> bool:
@@ -40,7 +38,7 @@ def public_name(name: str) -> str:
 @contextmanager
 def compiling_for(name: str, cache: FileCache, *, checked: bool) -> Iterator[None]:
     """`whet.compile` and `whet.load` make code for this target, kept in this cache."""
-    engines = engine_module._Process.engines
+    engines = engines_module._Process.engines
     before = dict(engines)
     engines[public_name(name)] = Native(find_target(name), cache, checked)
     try:

@@ -49,4 +49,5 @@ def texts(view: KernelView) -> dict[str, str]:
         chosen = default_choice(view.step.task, view.target, view.threads)
         holes = "".join(f"{name} {value}\n" for name, value in chosen.holes.items())
         task, candidate = f"{view.step.task.key}\n{view.stages}", f"{chosen.sketch.name}\n{holes}"
-    return {"task": task, "candidate": candidate, "program": view.program, "llvm": view.kernel.ir}
+    llvm = view.kernel.source.text
+    return {"task": task, "candidate": candidate, "program": view.program, "llvm": llvm}

@@ -15,7 +15,7 @@ from whet.runtime.pool import MAX_THREADS
 
 
 def given_inputs(inputs: Any) -> Mapping[str, Any]:
-    """What was given for the inputs, by name."""
+    """Values or shapes given for the inputs, by name."""
     if inputs is None:
         return {}
     check(isinstance(inputs, Mapping), "WH2007",

@@ -1,4 +1,4 @@
-"""How far two results are apart."""
+"""The distance of two results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whet.core.types import Array, type_of
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What counts as equal.
+    """The differences that count as none.
 
     By default the largest error may be `max_error` of the range of the expected values.  With
     `rtol` or `atol` every element may be off by `atol + rtol * |expected|` instead.  Integers

@@ -46,7 +46,7 @@ class CompiledModel:
 
     @property
     def engine(self) -> str:
-        """What runs the model: `native`, or `interpreter`, and then `describe` says why."""
+        """The engine of the model: `native`, or `interpreter`, and then `describe` says why."""
         return self._first.executable.engine
 
     @property
@@ -76,7 +76,7 @@ class CompiledModel:
         return self._first.graph()
 
     def describe(self) -> list[str]:
-        """How the model runs, in lines of text: native code, and what is not, and why."""
+        """Lines of text on how the model runs: native code, and what is not, and why."""
         return self._first.executable.describe()
 
     def __call__(

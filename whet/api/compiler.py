@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from whet.api.arguments import given_inputs, thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
-from whet.api.engine import (
-    Engine,
-    Interpreter,
-    Native,
-    default_engine,
-    describe_options,
-    prepare_or_interpret,
-    target_name,
-)
+from whet.api.engine import Engine, describe_options, why_not_tuned
+from whet.api.engines import default_engine, prepare_or_interpret, target_name
 from whet.api.failures import (
     Failure,
     attempt,
@@ -55,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compile: what every program of a model has in common."""
+    """Options of a compilation, which every program of a model has in common."""
 
     engine: Engine
     threads: int
@@ -79,7 +72,7 @@ class Options:
     def prepare(self, graph: Graph, again: GetGraph) -> Executable:
         """The graph as something that runs; `again` gives the graph later on."""
         engine, described = self.engine, self._described()
-        if self.budget and isinstance(engine, Native):
+        if self.budget and engine.can_tune:
             done = attempt(
                 lambda: engine.tune(graph, self.threads, self.numerics, self.budget, self.watch),
                 graph,
@@ -88,7 +81,7 @@ class Options:
             if isinstance(done, Failure):
                 self.warn(done.warning("search for faster kernels, and uses those that it knows"))
         made = self._prepared(graph, self.numerics)
-        if self.numerics != "guarded" or not isinstance(engine, Native):
+        if self.numerics != "guarded" or not engine.guards:
             return made
         return Guarded(made, lambda: self._prepared(again(), "exact"), self.note)
 
@@ -104,9 +97,7 @@ class Options:
         return describe_options(self.engine, self.threads, self.numerics)
 
     def schedules(self, graph: Graph) -> tuple[StoredSchedule, ...]:
-        """What was searched for and is used for the graph."""
-        if not isinstance(self.engine, Native):
-            return ()
+        """Schedules that were searched for and are used for the graph."""
         return self.engine.schedules(graph, self.threads, self.numerics, note=self.note)
 
 
@@ -127,8 +118,9 @@ def compile(
     `inputs` gives shapes or example arrays by name, where the model leaves them open or where
     shapes depend on values; `threads` defaults to one per processor that the process may use;
     `budget` is the time to search for faster kernels, in seconds or as text ("10m"); `target` is
-    the processor to build for, `cpu` (this machine) or the name of a preset (`x86-64-v3`), as
-    settings say by default, and a model for another processor can be stored and not called;
+    the machine to build for, `cpu` (this one), the name of a preset (`x86-64-v3`) or one that a
+    backend adds, as settings say by default, and a model for another machine can be stored and not
+    called;
     `numerics="exact"` forbids rewrites and algorithms that change rounding, and `"guarded"`
     allows them, but repeats a call without them where NaN, infinite or huge values would spread.
     `note` receives messages, which go to the logger `whet` otherwise, or become a `WhetWarning`
@@ -165,10 +157,10 @@ def compile(
         if first.rest is not None:
             note("shapes depend on data: part of the model is compiled while it runs")
     programs.made.append(first)
-    if isinstance(engine, Interpreter):
+    if engine.reason:
         warn(f"{engine.reason}: the model runs in the interpreter, slowly")
-        if seconds:
-            note("the budget is not used: only native code can be tuned")
+    if seconds and not engine.can_tune:
+        note(f"the budget is not used: {why_not_tuned(engine)}")
     return CompiledModel(
         first, programs, target=name, numerics=numerics, schedules=options.schedules
     )
@@ -221,7 +213,7 @@ def imported_program(
 
 
 class _Source:
-    """Where a model comes from, kept so that it can be imported again for other inputs."""
+    """The origin of a model, kept so that it can be imported again for other inputs."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -293,8 +285,8 @@ class _Source:
         later on, and importing the model again must give it again, which a ModelProto that others
         may change does not."""
         lasts = self.path is not None or isinstance(self.model, bytes)
-        native = isinstance(options.engine, Native) and options.numerics != "guarded"
-        return native and lasts and imported.tail is None
+        released = not options.engine.keeps_graph and options.numerics != "guarded"
+        return released and lasts and imported.tail is None
 
     def _changed(self) -> NoReturn:
         what = "the model" if self.path is None else f"'{self.path}'"

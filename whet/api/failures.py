@@ -115,7 +115,7 @@ def report_hint(report: Path | None) -> str:
 
 
 class Failure(NamedTuple):
-    """What went wrong, and where the report of it is."""
+    """A failure and the place of its report."""
 
     text: str
     hint: str
@@ -126,7 +126,7 @@ class Failure(NamedTuple):
 
 
 def attempt(do: Callable[[], T], graph: Graph, options: Mapping[str, Any]) -> T | Failure:
-    """What the function gives; where it fails in a way that nobody foresaw, a report is kept."""
+    """The result of the function; where it fails in a way that nobody foresaw, a report is kept."""
     try:
         return do()
     except Exception as error:

@@ -108,7 +108,7 @@ class Program:
         return not overlapping(arrays)
 
     def why_not_writable(self, arrays: Sequence[Any]) -> str:
-        """What keeps the results from being written to these arrays."""
+        """The problem that keeps results from being written to these arrays."""
         specs = self.signature.outputs
         if self.target_types is None:
             return "'out' needs outputs of known shape"
@@ -133,7 +133,7 @@ class Program:
             raise self._explained(error, given) from None
 
     def _explained(self, error: OperatorError, given: Sequence[Array]) -> OperatorError:
-        """What the interpreter says about a failure that native code only notices: which node,
+        """The interpreter's word on a failure that native code only notices: which node,
         which input, which value.  Not for models that it would take too long for."""
         if error.code != "WH1302" or self.executable.engine == "interpreter":
             return error

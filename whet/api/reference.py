@@ -1,4 +1,4 @@
-"""What a model means: its graph as imported, run in double precision."""
+"""The meaning of a model: its graph as imported, run in double precision."""
 
 from __future__ import annotations
 

@@ -8,22 +8,15 @@ from typing import NoReturn
 
 from whet.api.arguments import as_path, thread_count
 from whet.api.compiled import CompiledModel
-from whet.api.engine import (
-    Interpreter,
-    Native,
-    default_engine,
-    describe_options,
-    prepare_or_interpret,
-    target_name,
-)
+from whet.api.engine import describe_options
+from whet.api.engines import default_engine, prepare_or_interpret, target_name
 from whet.api.failures import python_warning
 from whet.api.guarded import Guarded
 from whet.api.originals import collect_released, held, is_large, made_again
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
-from whet.core.cpu import TARGET_NAMES
+from whet.build.backend import require_here, target_names
 from whet.core.errors import ArtifactError, UnsupportedError, WhetError, check, fail
-from whet.core.foreign import require_here
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
 from whet.ops.base import NUMERICS, Numeric
@@ -51,13 +44,13 @@ def load(
     graph = _checked_graph(artifact)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
     name = target_name(target, artifact.target)
-    check(name != artifact.target or name in TARGET_NAMES, "WH3002",
+    check(name != artifact.target or name in target_names(), "WH3002",
           f"the artifact was made for the target '{name[:40]}', which this version of whet does "
           "not know", hint="give another target, such as cpu", kind=ArtifactError)  # fmt: skip
     engine = default_engine(note, name)
-    if isinstance(engine, Interpreter):
+    if engine.reason:
         warn(f"{engine.reason}: the model runs in the interpreter, slowly")
-    if isinstance(engine, Native):
+    if engine.target is not None:
         require_here(engine.target)
     numerics, stored = NUMERICS[artifact.numerics], artifact.schedules
 
@@ -79,14 +72,12 @@ def load(
         fail("WH3001", f"'{source}' has changed since it was loaded", kind=ArtifactError)
 
     def schedules(graph: Graph) -> tuple[StoredSchedule, ...]:
-        if not isinstance(engine, Native):
-            return stored
         return engine.schedules(graph, count, numerics, stored, note)
 
-    native, guarded = isinstance(engine, Native), numerics == "guarded"
-    released = native and not guarded
+    guarded = numerics == "guarded"
+    released = not engine.keeps_graph and not guarded
     get_graph = made_again(graph, again, changed) if released else held(graph)
-    if native and guarded:
+    if guarded and engine.guards:
         executable = Guarded(executable, lambda: prepared(get_graph(), "exact"), note)
     program = Program(artifact.signature, get_graph, executable)
     programs = Programs(None, note, "the model")

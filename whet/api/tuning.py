@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -12,13 +13,14 @@ from typing import Any, TypedDict, Unpack
 from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiler import compile
-from whet.api.engine import Native, default_engine
+from whet.api.engine import tuned_target
+from whet.api.engines import default_engine
 from whet.api.programs import Note
 from whet.api.storage import load
+from whet.build.backend import backend_of
 from whet.build.tasks import graph_steps
-from whet.core.cpu import CpuTarget
-from whet.core.errors import UsageError, check, fail
-from whet.core.foreign import require_here
+from whet.core.errors import UsageError, check
+from whet.core.target import Target
 from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
@@ -28,7 +30,7 @@ from whet.runtime.artifact import is_artifact
 from whet.tasks.price import Evidence, no_evidence
 from whet.tasks.steps import Step
 from whet.tune.objectives import Objective
-from whet.tune.policies import Policy
+from whet.tune.policies import Policy, find_policy
 from whet.tune.report import Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
@@ -43,6 +45,8 @@ def tune_model(
     trials: int | None = None,
     target: str | None = None,
     numerics: str = "real",
+    policy: str = "default",
+    cost_model: str | None = None,
     note: Note | None = None,
     watch: Watch | None = None,
 ) -> list[Report]:
@@ -51,27 +55,27 @@ def tune_model(
     `model`, `inputs`, `threads`, `target` and `numerics` are those of `compile`, and `model` may
     also be the path of an artifact, which has its own target and numerics.  The search ends after
     `budget` or so many `trials`, whichever comes first; what it finds is kept at once, so it may
-    be stopped at any time.  `watch` is told how it is going after each round.  The result says of
+    be stopped at any time.  `policy` names how candidates are chosen, and `cost_model` the learner
+    of a policy that learns.  `watch` is told how it is going after each round.  The result says of
     every task what was gained.
     """
     check(trials is None or (type(trials) is int and trials > 0), "WH1002",
           f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
     limit, count = Budget(parse_budget(budget), trials), thread_count(threads)
+    chosen = find_policy(policy, cost_model)
     if isinstance(model, (str, os.PathLike)) and is_artifact(model):
         compiled = load(model, threads, target, note=note)
     else:
         compiled = compile(model, inputs, threads, target=target, numerics=numerics, note=note)
-    engine = default_engine(note, compiled.target)
-    if not isinstance(engine, Native):
-        fail("WH3007", "only native code can be tuned", kind=UsageError)
-    require_here(engine.target)
+    found = tuned_target(default_engine(note, compiled.target))
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
-    return tune_graphs([compiled.graph], engine.target, count, limit, numerics=kind, watch=watch)
+    return tune_graphs([compiled.graph], found, count, limit, numerics=kind, watch=watch,
+                       policy=chosen)  # fmt: skip
 
 
 def weighted_tasks(
     graphs: Sequence[Graph],
-    target: CpuTarget,
+    target: Target,
     threads: int,
     numerics: Numeric,
     evidence: Evidence = no_evidence,
@@ -117,7 +121,7 @@ def with_shapes(step: Step) -> str:
 
 def tune_graphs(
     graphs: Sequence[Graph],
-    target: CpuTarget,
+    target: Target,
     threads: int,
     budget: Budget,
     *,
@@ -133,7 +137,7 @@ def tune_graphs(
 
 
 class TuneOptions(TypedDict, total=False):
-    """How to search, where it differs from the usual."""
+    """Options of a search, where it differs from the usual."""
 
     policy: Callable[[], Policy]
     objective: Objective | None
@@ -145,7 +149,7 @@ class TuneOptions(TypedDict, total=False):
 
 def tune_tasks(
     tasks: Sequence[WeightedTask],
-    target: CpuTarget,
+    target: Target,
     threads: int,
     budget: Budget,
     *,
@@ -155,10 +159,8 @@ def tune_tasks(
     **options: Unpack[TuneOptions],
 ) -> list[Report]:
     """The same for tasks that are known already."""
-    from whet.measure.measurer import Measurer  # starts processes: only when needed
-
-    path = records_path(database)
-    with Database(path, to_write=True) as records, Measurer() as measurer:
-        tuner = Tuner(tasks, target, threads, records, measurer, numerics=numerics, **options)
+    path, runner = records_path(database), backend_of(target).runner()
+    with Database(path, to_write=True) as records, closing(runner):
+        tuner = Tuner(tasks, target, threads, records, runner, numerics=numerics, **options)
         tuner.run(budget, watch)
         return tuner.reports()

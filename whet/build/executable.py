@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from whet.build.backend import Segment
 from whet.build.report import BuildReport
-from whet.build.segment import ForeignSegment, NativeSegment
 from whet.core.types import Array
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ops.base import Op
@@ -21,7 +21,7 @@ from whet.runtime.executable import own_results
 class NativeStep:
     """A segment between values of the graph."""
 
-    segment: NativeSegment | ForeignSegment
+    segment: Segment
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
@@ -108,13 +108,11 @@ class _Turn:
     outputs: tuple[int, ...]
 
 
-def _report(
-    graph: Graph, segments: Sequence[NativeSegment | ForeignSegment], reasons: Mapping[Node, str]
-) -> BuildReport:
-    calls = [c for s in segments for c in s.image.calls]
+def _report(graph: Graph, segments: Sequence[Segment], reasons: Mapping[Node, str]) -> BuildReport:
+    calls = [symbol for s in segments for symbol in s.image.symbols]
     return BuildReport(
         segments=len(segments),
-        kernels=len({c.symbol for c in calls}),
+        kernels=len(set(calls)),
         calls=len(calls),
         arena_bytes=sum(s.image.arena_bytes for s in segments),
         constant_bytes=sum(s.image.constant_bytes for s in segments),

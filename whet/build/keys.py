@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_text
+from whet.core.target import Target
 from whet.graph.body import describe_content
 from whet.graph.graph import Graph
 
 
-def build_key(graph: Graph, target: CpuTarget, *options: str) -> str:
+def build_key(graph: Graph, target: Target, *options: str) -> str:
     """Equal for graphs that compute the same, built by the same program for the same machine."""
     return digest_text(*describe_content(graph), target.to_json(), *options, program_key())
 

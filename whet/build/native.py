@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from whet.build.backend import backend_of
 from whet.build.bodies import with_compiled_bodies
 from whet.build.executable import LoneStep, NativeExecutable, NativeStep
-from whet.build.image import SegmentImage, load_image, store_image
 from whet.build.keys import build_key
 from whet.build.refusals import load_refusals, store_refusals
-from whet.build.segment import ForeignSegment, NativeSegment
-from whet.build.threads import Threads
-from whet.codegen.llvm.linking import require_symbols
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
-from whet.core.cpu import CpuTarget
-from whet.core.foreign import missing_here
+from whet.core.target import Target
 from whet.graph.graph import Graph, Node
 from whet.graph.passes.expand_composites import expand_composites
 from whet.ops.base import Numeric
@@ -31,7 +27,7 @@ NO_CACHE = FileCache(CacheConfig(enabled=False))
 
 def build(
     graph: Graph,
-    target: CpuTarget,
+    target: Target,
     threads: int,
     cache: FileCache | None = None,
     *,
@@ -59,7 +55,7 @@ class _Builder:
 
     def __init__(
         self,
-        target: CpuTarget,
+        target: Target,
         threads: int,
         cache: FileCache,
         numerics: Numeric,
@@ -68,15 +64,15 @@ class _Builder:
         evidence: Evidence | None,
         checked: bool,
     ) -> None:
-        self.checked = checked
-        self.target, self.threads, self.numerics = target, Threads(threads, cache), numerics
-        self.missing = missing_here(target)
+        self.target, self.threads, self.numerics = target, threads, numerics
+        self.schedule, self.evidence, self.checked = schedule, evidence, checked
         self.cache = cache if schedule is None or schedule_key else NO_CACHE
-        self.schedule, self.schedule_key, self.evidence = schedule, schedule_key, evidence
+        self.options = (str(threads), numerics, str(checked), schedule_key)
+        self.backend = backend_of(target)
+        self.assembler = self.backend.assembler(target, threads, cache)
 
     def build(self, graph: Graph) -> NativeExecutable:
-        options = (str(self.threads.count), self.numerics, str(self.checked), self.schedule_key)
-        key = build_key(graph, self.target, *options)
+        key = build_key(graph, self.target, *self.options)
         graph = expand_composites(graph)
         refused = load_refusals(self.cache, key, graph)
         found = None if refused is None else self.from_cache(key, graph, refused)
@@ -89,10 +85,9 @@ class _Builder:
         steps: list[NativeStep | LoneStep] = []
         for number, piece in enumerate(cut(graph, lambda node: node not in reasons)):
             if isinstance(piece, NativePiece):
-                image = load_image(self.cache, f"{key}-{number}")
-                if image is None:
+                segment = self.assembler.load(piece.graph, self.cache, f"{key}-{number}")
+                if segment is None:
                     return None
-                segment = self.segment(image, piece.graph)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
@@ -100,35 +95,26 @@ class _Builder:
 
     def anew(self, key: str, graph: Graph) -> NativeExecutable:
         # The compiler proper: not needed, and not loaded, when the cache has everything.
-        from whet.build.assemble import assemble
         from whet.build.kernels import KernelMaker
-        from whet.codegen.llvm.support import has_code
-        from whet.schedule.prices import AnalyticPrice
         from whet.tasks.plan import plan_graph
         from whet.tasks.price import no_evidence
 
-        evidence = self.evidence or no_evidence
-        price = AnalyticPrice(self.target, self.threads.count, self.numerics, evidence)
+        backend, evidence = self.backend, self.evidence or no_evidence
+        price = backend.price(self.target, self.threads, self.numerics, evidence)
         schedule = self.schedule or price.kernel
-        maker = KernelMaker(self.target, schedule, self.numerics, checked=self.checked)
-        plan = plan_graph(graph, price, has_code)
+        generator = backend.generator(self.target)
+        maker = KernelMaker(generator, schedule, self.numerics, checked=self.checked)
+        plan = plan_graph(graph, price, backend.holds)
         steps: list[NativeStep | LoneStep] = []
         for number, piece in enumerate(plan.pieces):
             if isinstance(piece, NativePiece):
-                image = assemble(plan.plans[piece], maker, self.threads.code, self.cache)
-                image = store_image(image, self.cache, f"{key}-{number}")
-                segment = self.segment(image, piece.graph)
+                made, place = plan.plans[piece], f"{key}-{number}"
+                segment = self.assembler.assemble(made, maker, self.cache, place)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))
         store_refusals(self.cache, key, graph, plan.reasons)
         return NativeExecutable(graph, tuple(steps), plan.reasons)
-
-    def segment(self, image: SegmentImage, graph: Graph) -> NativeSegment | ForeignSegment:
-        if self.missing:
-            require_symbols(image.objects, self.threads.symbols)
-            return ForeignSegment(image, self.target, self.missing)
-        return NativeSegment(image, graph, self.threads)
 
     def lone(self, node: Node) -> LoneStep:
         return LoneStep(with_compiled_bodies(node, self.build), node)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from whet.codegen.llvm.support import has_code
-from whet.core.cpu import CpuTarget
+from whet.build.backend import backend_of
+from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ops.base import Numeric
-from whet.schedule.prices import AnalyticPrice
 from whet.tasks.plan import plan_graph
 from whet.tasks.price import Evidence, no_evidence
 from whet.tasks.steps import Step, inner_steps, other_steps
@@ -15,15 +14,16 @@ from whet.tasks.steps import Step, inner_steps, other_steps
 
 def graph_steps(
     graph: Graph,
-    target: CpuTarget,
+    target: Target,
     threads: int,
     numerics: Numeric,
     evidence: Evidence = no_evidence,
 ) -> tuple[list[tuple[Step, int]], list[tuple[Step, int]]]:
     """The steps of a graph that have a task, in the order in which they run and how often, and
     those of other plans, which were expected to take longer."""
-    price = AnalyticPrice(target, threads, numerics, evidence)
-    plans = plan_graph(expand_composites(graph), price, has_code).plans
+    backend = backend_of(target)
+    price = backend.price(target, threads, numerics, evidence)
+    plans = plan_graph(expand_composites(graph), price, backend.holds).plans
     used = [pair for plan in plans.values() for s in plan.steps for pair in inner_steps(s)]
     others = [pair for plan in plans.values() for pair in other_steps(plan)]
     return [(s, n) for s, n in used if isinstance(s, Step)], others

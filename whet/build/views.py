@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whet.build.kernels import KernelMaker, NativeKernel, Schedule, object_job
-from whet.codegen.llvm.compile import emit_assembly
-from whet.codegen.llvm.support import has_code
-from whet.core.cpu import CpuTarget
+from whet.build.backend import backend_of
+from whet.build.kernels import KernelMaker, NativeKernel, Schedule
+from whet.codegen.generator import Generator
+from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.graph.passes import expand_composites
 from whet.ir.tensor import describe
 from whet.ops.base import Numeric
-from whet.schedule.prices import AnalyticPrice
 from whet.schedule.program.show import show_program, show_task
 from whet.schedule.space.registry import choices
 from whet.tasks.plan import plan_graph
@@ -28,7 +27,8 @@ class KernelView:
     step: Step | LoopStep
     names: tuple[str, ...]
     """What the model calls the nodes that it computes, one per call."""
-    target: CpuTarget
+    generator: Generator
+    target: Target
     threads: int
     numerics: Numeric
 
@@ -54,7 +54,7 @@ class KernelView:
 
     @property
     def assembly(self) -> str:
-        return emit_assembly(object_job(self.kernel.ir, self.target))
+        return self.generator.listing(self.kernel.source.text)
 
     def costs(self) -> list[str]:
         """The best candidate of each sketch that fits, cheapest first, by the analytic model."""
@@ -72,7 +72,7 @@ class KernelView:
             "estimates": "\n".join(self.costs()),
             "loops": self.loops,
             "program": self.program,
-            "LLVM IR": self.kernel.ir,
+            self.generator.language: self.kernel.source.text,
             "assembly": self.assembly,
         }
         return "\n".join(f"--- {title}\n{text.rstrip()}\n" for title, text in parts.items())
@@ -80,7 +80,7 @@ class KernelView:
 
 def kernel_views(
     graph: Graph,
-    target: CpuTarget,
+    target: Target,
     threads: int,
     numerics: Numeric = "real",
     *,
@@ -90,15 +90,19 @@ def kernel_views(
     """The kernels of a graph in the order of their first call; the default ones, unless a schedule
     and what is known about partitions say otherwise, as in `build`."""
     graph = expand_composites(graph)
-    price = AnalyticPrice(target, threads, numerics, evidence)
-    maker = KernelMaker(target, schedule or price.kernel, numerics)
-    plans = plan_graph(graph, price, has_code).plans
+    backend = backend_of(target)
+    generator = backend.generator(target)
+    price = backend.price(target, threads, numerics, evidence)
+    maker = KernelMaker(generator, schedule or price.kernel, numerics)
+    plans = plan_graph(graph, price, backend.holds).plans
     steps = [s for plan in plans.values() for step in plan.steps for s, _ in inner_steps(step)]
     names: dict[str, list[str]] = {}
     for step in steps:
         names.setdefault(step.key, []).append(step.name)
     first = {step.key: step for step in reversed(steps)}
     return tuple(
-        KernelView(maker.make(first[key]), first[key], tuple(found), target, threads, numerics)
+        KernelView(
+            maker.make(first[key]), first[key], tuple(found), generator, target, threads, numerics
+        )
         for key, found in names.items()
     )

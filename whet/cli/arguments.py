@@ -59,7 +59,7 @@ _SHAPE = re.compile(r"\d+(?:x\d+)*")
 
 
 def parse_inputs(options: Sequence[str] | None) -> dict[str, Any]:
-    """What was given for each input: a shape (tuple), an array, or a number.
+    """The value or shape given for each input: a shape (tuple), an array, or a number.
 
     image=1x3x224x224    a shape; a tensor without dimensions is `scalar`
     image=file.npy       an array

@@ -96,7 +96,7 @@ def check_command(
 def expected_results(
     model: str, compiled: whet.CompiledModel, values: tuple[Any, ...], against: str
 ) -> tuple[Any, ...]:
-    """What the results should be, one value per output."""
+    """The expected results, one value per output."""
     if against != REFERENCE:
         return tuple(onnxruntime_results(model, compiled, values))
     # Imported here because it brings onnx, which `whet --help` should not wait for.

@@ -1,4 +1,4 @@
-"""What the user sees: results on standard output, everything else on standard error."""
+"""The user's view: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whet.api.arguments import thread_count
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -22,7 +22,7 @@ from whet.cli.arguments import (
 )
 from whet.cli.console import Reporter
 from whet.cli.models import open_model
-from whet.core.errors import UsageError, check, fail
+from whet.core.errors import UsageError, fail
 from whet.db.exchange import ImportReport, export_lines, import_lines
 from whet.db.place import records_path
 from whet.db.store import Database
@@ -147,18 +147,18 @@ def explain_command(
 
     reporter = Reporter(quiet=quiet, as_json=json)
     compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
-    engine = default_engine(reporter.note, compiled.target)
-    check(isinstance(engine, Native), "WH3007", "only native code has schedules", kind=UsageError)
-    assert isinstance(engine, Native)
+    target = default_engine(reporter.note, compiled.target).target
+    if target is None:
+        fail("WH3007", "only native code has schedules", kind=UsageError)
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
     count = thread_count(threads)
     stored = read_artifact(model).schedules if is_artifact(model) else ()
     with Database(records_path(db)) as database:
-        schedules = Schedules(engine.target, count, kind, database, stored)
+        schedules = Schedules(target, count, kind, database, stored)
         found: list[dict[str, Any]] = [
             {"task": w.name, "count": w.count, "key": w.task.key}
             | _explain(w.task, schedules, database)
-            for w in weighted_tasks([compiled.graph], engine.target, count, kind, schedules.faster)
+            for w in weighted_tasks([compiled.graph], target, count, kind, schedules.faster)
             if not w.alternative
         ]
     times = [t["count"] * t["microseconds"] for t in found]
@@ -182,7 +182,7 @@ _SHOWN = {
 
 
 def _explain(task: Task, schedules: Schedules, database: Database) -> dict[str, object]:
-    """Where the schedule comes from, what was tried for it, and how near the limit it is."""
+    """The origin of the schedule, what was tried for it, and how near the limit it is."""
     from whet.tune.roofline import roofline_seconds
 
     target, threads = schedules.target, schedules.threads

@@ -23,7 +23,6 @@ from whet.cli.console import Reporter
 from whet.cli.models import open_model
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.cpu import find_target
 from whet.core.errors import UsageError, fail
 from whet.graph.summary import summarize
 from whet.graph.text import print_graph
@@ -89,7 +88,8 @@ def show_kernel(
     compiled: CompiledModel, wanted: str, threads: int | None, reporter: Reporter
 ) -> None:
     """The kernel with this number, or that computes a node of this name; else their list."""
-    from whet.build.views import kernel_views  # loads LLVM
+    from whet.build.backend import find_target
+    from whet.build.views import kernel_views  # loads the compiler
     from whet.tune.schedule import Schedules
 
     numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
@@ -101,5 +101,6 @@ def show_kernel(
     if not found:
         listed = [f"{n}: {', '.join(v.names[:4])}" for n, v in enumerate(views)]
         fail("WH3007", f"no kernel is '{wanted}'", *listed, kind=UsageError)
-    document = {"task": found[0].task, "estimates": found[0].costs(), "ir": found[0].kernel.ir}
+    code = found[0].kernel.source.text
+    document = {"task": found[0].task, "estimates": found[0].costs(), "ir": code}
     reporter.result(document, lambda: reporter.text(found[0].text()))

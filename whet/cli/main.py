@@ -26,7 +26,7 @@ from whet.core.errors import InternalError, UsageError, WhetError
 INTERNAL_ERROR, INTERRUPTED = InternalError.exit_code, 130
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-EXTRAS = {"z3": "rules", "numba": "rules", "egglog": "rules", "ray": "ray"}
+EXTRAS = {"z3": "rules", "numba": "rules", "ray": "ray"}
 """Packages that only some commands need, and the extra that brings them."""
 
 app = typer.Typer(

@@ -7,11 +7,12 @@ from typing import Any
 
 import whet
 from whet.api.compiled import CompiledModel
-from whet.api.engine import Native, default_engine
+from whet.api.engines import default_engine
+from whet.api.interpreter import Interpreter
+from whet.build.backend import require_here
 from whet.cli.console import Reporter
 from whet.core.cpu import HERE
 from whet.core.errors import UsageError, check
-from whet.core.foreign import require_here
 from whet.runtime.artifact import is_artifact
 
 COMPILE_AGAIN = "an artifact is made for one set of shapes and options: compile the model again"
@@ -52,18 +53,18 @@ def open_model(
 def require_runnable(target: str | None, reporter: Reporter) -> None:
     """`WH1305` if code for the target does not run here, before time is spent on it."""
     engine = default_engine(reporter.note, target)
-    if isinstance(engine, Native):
+    if engine.target is not None:
         require_here(engine.target)
 
 
 def engine_text(compiled: CompiledModel) -> str:
     """The engine, and the target if it is not this machine as it is."""
-    other = compiled.target != HERE and compiled.engine == Native.name
+    other = compiled.target != HERE and compiled.engine != Interpreter.name
     return f"{compiled.engine} for {compiled.target}" if other else compiled.engine
 
 
 def _check_input(loaded: CompiledModel, name: str, value: Any) -> None:
-    """What was given for an input, a shape, an array or a number, must be what it takes."""
+    """Checks that a shape, array or number given for an input is what it takes."""
     ports = {port.name: port.structure for port in loaded.signature.arguments}
     takes = ", ".join(map(str, loaded.inputs)) or "no inputs"
     check(name in ports, "WH3007", f"the artifact has no input '{name}'", hint=f"it takes {takes}",

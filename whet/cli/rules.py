@@ -10,6 +10,7 @@ from whet.cli.arguments import JsonOption
 from whet.cli.console import Reporter
 from whet.cli.rules_common import FolderOption, RuleArgument, find_rule, known_rules
 from whet.cli.rules_find import generate_command, stats_command
+from whet.cli.rules_laws import laws_command
 from whet.cli.rules_prove import mutants_command, verify_command
 from whet.superopt.rules.drawing import draw, explain
 from whet.superopt.rules.files import family
@@ -63,5 +64,6 @@ def explain_command(rule: RuleArgument, rules: FolderOption = None) -> None:
 
 rules_app.command("verify")(verify_command)
 rules_app.command("mutants")(mutants_command)
+rules_app.command("laws")(laws_command)
 rules_app.command("generate")(generate_command)
 rules_app.command("stats")(stats_command)

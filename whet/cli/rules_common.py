@@ -1,4 +1,4 @@
-"""What the `whet rules` commands share."""
+"""The common parts of the `whet rules` commands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def find_rule(name: str, folder: Path | None) -> Rule:
 
 
 def executor_for(kind: str, workers: int, modules: tuple[OutsideModule, ...] = ()) -> Executor:
-    """Where work is done; results do not depend on it."""
+    """The executor that does the work; results do not depend on it."""
     check(kind in ("processes", "ray"), "WH3007", f"there is no executor '{kind}'",
           hint="processes or ray", kind=UsageError)  # fmt: skip
     found: Executor

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
-from whet.api.engine import Native, default_engine
+from whet.api.engine import tuned_target
+from whet.api.engines import default_engine
 from whet.api.tuning import tune_graphs
 from whet.cli.arguments import (
     InputOption,
@@ -32,8 +33,9 @@ from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
 from whet.db.place import records_path
 from whet.db.store import Database
+from whet.tune.models.learners import DEFAULT_LEARNER, LEARNERS
 from whet.tune.objectives import OBJECTIVES, make_objective
-from whet.tune.policies import POLICIES
+from whet.tune.policies import find_policy, policy_names
 from whet.tune.report import Report, Status, Watch, shares
 from whet.tune.tuner import Budget
 
@@ -72,8 +74,15 @@ def tune_command(
         typer.Option(min=1, help="early-stopping: trials of a task without any gain."),
     ] = None,
     policy: Annotated[
-        str, typer.Option(metavar="|".join(POLICIES), help="How candidates are chosen.")
+        str, typer.Option(metavar="|".join(policy_names()), help="How candidates are chosen.")
     ] = "default",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(LEARNERS),
+            help=f"Cost model of a policy that learns; {DEFAULT_LEARNER} by default.",
+        ),
+    ] = None,
     input: InputOption = None,
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
@@ -92,8 +101,7 @@ def tune_command(
         objective, len(models), targets=[ms * 1e-3 for ms in target_ms or ()],
         references=[ms * 1e-3 for ms in reference_ms or ()], patience=patience,
     )  # fmt: skip
-    check(policy in POLICIES, "WH1002", f"there is no policy '{policy}'",
-          hint=", ".join(POLICIES), kind=UsageError)  # fmt: skip
+    chosen = find_policy(policy, model)
     kept = kept_trials()  # fails now, and not after an hour, if nothing can be kept
     inputs = parse_inputs(input)
     opened = [
@@ -104,9 +112,7 @@ def tune_command(
     names = {m.target for m in opened}
     check(len(names) == 1, "WH3007", f"the models are for several targets: {', '.join(names)}",
           hint="name one with --target", kind=UsageError)  # fmt: skip
-    engine = default_engine(reporter.note, names.pop())
-    check(isinstance(engine, Native), "WH3007", "only native code can be tuned", kind=UsageError)
-    assert isinstance(engine, Native)
+    found = tuned_target(default_engine(reporter.note, names.pop()))
     latest: list[Report] = []
     interrupted = True
 
@@ -119,9 +125,9 @@ def tune_command(
         # A search that is stopped is a shorter search: what it found is in the database.
         with contextlib.suppress(KeyboardInterrupt):
             latest[:] = tune_graphs(
-                [m.graph for m in opened], engine.target, thread_count(threads),
+                [m.graph for m in opened], found, thread_count(threads),
                 Budget(seconds, trials), numerics="exact" if exact else "real", objective=aim,
-                watch=watch, policy=POLICIES[policy],
+                watch=watch, policy=chosen,
             )  # fmt: skip
             interrupted = False
     heard()

@@ -1,4 +1,4 @@
-"""Where arrays start: at a multiple of a cache line, which is also the widest vector."""
+"""The start of arrays: at a multiple of a cache line, which is also the widest vector."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ written this part of the limit."""
 
 
 class _Process:
-    """What this process knows about caches, by the configured folder."""
+    """The caches that this process knows, by the configured folder."""
 
     unseen: dict[Path, int] = {}
     """Bytes written since it last looked at the size."""
@@ -51,7 +51,7 @@ class FileCache:
     config: CacheConfig
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """What was stored under the key; None if nothing was, or it is damaged."""
+        """The bytes that were stored under the key; None if nothing was, or it is damaged."""
         with self._opened(kind, key) as file:
             return None if file is None else _intact(file.read())
         return None
@@ -120,7 +120,7 @@ class FileCache:
 
     @property
     def folder(self) -> Path | None:
-        """Where the entries are; None if there are none yet."""
+        """The folder of the entries; None if there are none yet."""
         with self._folder(make=False) as folder:
             return None if folder is None else folder.path
         return None

@@ -1,4 +1,4 @@
-"""What holds processes or files until it is closed, at the latest where a `with` block ends."""
+"""Objects that hold processes or files until they are closed, at the latest by a `with` block."""
 
 from __future__ import annotations
 

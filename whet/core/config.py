@@ -75,7 +75,7 @@ class CacheConfig:
 
 @dataclass(frozen=True, slots=True)
 class RecordsConfig:
-    """What tuning has found out."""
+    """The database of what tuning has found out."""
 
     path: Path | None = _knob(
         _default_records_path,

@@ -1,8 +1,8 @@
 """The machine that code is made for: vector unit, caches, cores, and what was measured on it.
 
 `detect` describes this machine from what Linux says about it; `PRESETS` describes kinds of
-machines by name.  `find_target` gives the one that a name means here, together with the
-constants that were measured on it earlier, which live in the cache.
+machines by name.  `named_target` gives the one that a name means here, and `with_measured` adds
+the constants that were measured on it earlier, which live in the cache.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from whet.core.digest import digest_text
 from whet.core.errors import UsageError, WhetError, fail
 from whet.core.host import Host, read_host
 from whet.core.kinds import nearest_kind
+from whet.core.target import target_fields
 
 KIB, MIB = 1 << 10, 1 << 20
+_LANES_256, _LANES_512 = 8, 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class CpuTarget:
         )
 
     def lanes(self, bits: int) -> int:
-        """How many elements of that many bits a vector register holds."""
+        """The number of elements of that many bits in a vector register."""
         return self.vector_bits // bits
 
     @property
@@ -80,7 +82,7 @@ class CpuTarget:
         return self._typical.get(name, CONSTANTS[name].default) if known is None else known
 
     def origin(self, name: str) -> str:
-        """Where a constant is from: measured here, measured on a similar machine, or a default."""
+        """The origin of a constant: measured here, measured on a similar machine, or a default."""
         if name in self.calibration:
             return "measured"
         return "similar" if name in self._typical else "default"
@@ -100,24 +102,35 @@ class CpuTarget:
         return dataclasses.replace(self, calibration={**self.calibration, **constants})
 
     def missing_on(self, machine: CpuTarget) -> tuple[str, ...]:
-        """What code for this target needs and the machine does not have."""
+        """Features that code for this target needs and the machine does not have."""
         if self.triple != machine.triple:
             return (self.architecture,)
         return tuple(f for f in self.features if f not in machine.features)
+
+    def roofline(self, operations: float, nbytes: int, threads: int) -> float:
+        """The larger of so many operations, two in a multiply-add, and so many bytes moved.
+
+        Data that fits the last-level cache is taken to come from there, because other kernels have
+        just made it.
+        """
+        cores = min(threads, self.cores)
+        multiply_adds = max(
+            self.constant("fma_per_ns_256") * _LANES_256,
+            self.constant("fma_per_ns_512") * _LANES_512 if self.vector_bits >= 512 else 0.0,
+        )
+        inside = nbytes <= self.l3_bytes
+        rate = self.constant("l3_bytes_per_ns" if inside else "copy_bytes_per_ns")
+        # Memory is shared by the cores, caches serve each core by itself.
+        moved = nbytes / (rate * (cores if inside else 1))
+        return 1e-9 * max(operations / (2 * multiply_adds * cores), moved)
 
     def to_json(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return json.dumps({**fields, "calibration": dict(self.calibration)}, indent=1)
 
 
-def target_from_json(text: str | bytes) -> CpuTarget:
-    """The target that `to_json` wrote; `WH1003` if the text is something else."""
-    try:
-        data = json.loads(text)
-    except ValueError:
-        fail("WH1003", "the description of a target is not JSON")
-    if not isinstance(data, dict):
-        fail("WH1003", "the description of a target is not a JSON object")
+def cpu_from_fields(data: Mapping[str, Any]) -> CpuTarget:
+    """The target that `to_json` described; `WH1003` if the fields are something else."""
     values: dict[str, Any] = {}
     for f in dataclasses.fields(CpuTarget):
         value: Any = data.get(f.name)
@@ -226,7 +239,7 @@ def with_measured(found: CpuTarget, cache: FileCache) -> CpuTarget:
     stored = cache.get("target", found.key)
     if stored is not None:
         try:
-            known = target_from_json(stored)
+            known = cpu_from_fields(target_fields(stored))
         except WhetError:
             known = None  # of another version of whet: describe the machine anew
         if known is not None and known.key == found.key:
@@ -272,11 +285,6 @@ PRESETS: Mapping[str, CpuTarget] = {
 HERE = "cpu"
 """The name of this machine."""
 TARGET_NAMES = (HERE, *PRESETS)
-
-
-def find_target(name: str, cache: FileCache, host: Host | None = None) -> CpuTarget:
-    """The target called `name`, with the constants that were measured on it earlier, if any."""
-    return with_measured(named_target(name, host), cache)
 
 
 def named_target(name: str, host: Host | None = None) -> CpuTarget:

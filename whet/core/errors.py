@@ -19,6 +19,7 @@ CODES: dict[str, str] = {
     "WH1006": "Ray could not be started or reached.",
     "WH1007": "Something in whet failed in a way that nobody foresaw; a report says where.",
     "WH1008": "A package that this needs is not installed or cannot be loaded.",
+    "WH1009": "A kind of target is unknown, or its name is taken.",
     # WH11: operators and their types
     "WH1101": "An operator was given the wrong number of inputs.",
     "WH1102": "The shapes of an operator's inputs do not fit together.",

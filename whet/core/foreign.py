@@ -7,24 +7,18 @@ from typing import NoReturn
 
 from whet.core.cpu import PRESETS, CpuTarget, detect, held_back
 from whet.core.errors import UsageError, fail
+from whet.core.target import Target
 
 
 def missing_here(target: CpuTarget) -> tuple[str, ...]:
-    """What code for the target needs and this machine does not have; nothing if it runs here."""
+    """Features that code for the target needs and this machine lacks; none if it runs here."""
     try:
         return target.missing_on(detect())
     except UsageError:  # a processor that whet does not know
         return (target.architecture,)
 
 
-def require_here(target: CpuTarget) -> None:
-    """`WH1305` unless code for the target runs on this machine."""
-    missing = missing_here(target)
-    if missing:
-        refuse_foreign(target, missing)
-
-
-def refuse_foreign(target: CpuTarget, missing: Sequence[str]) -> NoReturn:
+def refuse_foreign(target: Target, missing: Sequence[str]) -> NoReturn:
     fail("WH1305", f"code for {target.name} cannot run on this machine, which has no "
          f"{', '.join(missing)}", hint="run it elsewhere, or build it for the target cpu",
          kind=UsageError)  # fmt: skip

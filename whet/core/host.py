@@ -1,4 +1,4 @@
-"""What Linux says about this machine: processor, caches, and how much of it we may use."""
+"""This machine as Linux describes it: processor, caches, and how much of it we may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a trial of a kernel can end: what is measured, stored and shown."""
+"""The ways in which a trial of a kernel can end: what is measured, stored and shown."""
 
 from __future__ import annotations
 

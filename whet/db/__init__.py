@@ -1,1 +1,1 @@
-"""What was measured, kept: an SQLite store of targets, workloads, records and learned models."""
+"""The store of measurements: an SQLite store of targets, workloads, records and learned models."""

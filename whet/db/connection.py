@@ -60,7 +60,7 @@ def _is_there(path: Path) -> bool:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """What the block writes becomes visible and lasting as a whole when it ends well.
+    """A transaction: what the block writes becomes visible and lasting as a whole if it ends well.
 
     The lock is taken at the start: two writers then wait for each other instead of finding out
     at the end that one of them must begin anew.

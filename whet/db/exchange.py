@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from whet.core.cpu import target_from_json
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
+from whet.core.target import target_from_json
 from whet.db.foreign import foreign_origin
 from whet.db.record import Record, Workload
 from whet.db.store import Database
@@ -28,7 +28,7 @@ BATCH = 1000
 
 @dataclass
 class ImportReport:
-    """What became of the lines of a file."""
+    """The outcome of reading the lines of a file."""
 
     added: int = 0
     known: int = 0

@@ -1,4 +1,4 @@
-"""Where the database of this user is."""
+"""The place of this user's database."""
 
 from __future__ import annotations
 

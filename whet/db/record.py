@@ -1,4 +1,4 @@
-"""What is stored about one trial."""
+"""The record of one trial."""
 
 from __future__ import annotations
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from whet.core.closing import Closing
-from whet.core.cpu import target_from_json
 from whet.core.digest import digest_text
 from whet.core.errors import RecordsError, WhetError, check, fail
 from whet.core.outcomes import Outcome
-from whet.core.target import Target
+from whet.core.target import Target, target_from_json
 from whet.core.version import VERSION
 from whet.db.connection import ELSEWHERE, connect, explained, may_write, transaction
 from whet.db.record import Record, Workload, holes_text
@@ -32,7 +31,7 @@ _TABLES = """
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How much there is; measurements by outcome."""
+    """The amount of everything; measurements by outcome."""
 
     targets: int
     workloads: int
@@ -241,7 +240,7 @@ class Database(Closing):
         )
 
     def problems(self) -> list[str]:
-        """What is wrong with the file; nothing for a sound one."""
+        """The problems of the file; nothing for a sound one."""
         with explained(self.path):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = self._connection.execute("PRAGMA foreign_key_check").fetchall()

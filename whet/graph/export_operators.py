@@ -36,7 +36,7 @@ Names = Sequence[str]
 
 
 class Emitter(Protocol):
-    """Where exporters write nodes; see `graph.export`."""
+    """The place where exporters write nodes; see `graph.export`."""
 
     def emit(
         self, op_type: str, inputs: Names, outputs: int = 1, domain: str = "", **attributes: Any

@@ -47,7 +47,7 @@ def element_type(dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TypePlan:
-    """How an operator is applied to inputs of given types; 0 stands for an unknown type."""
+    """The application of an operator to inputs of given types; 0 stands for an unknown type."""
 
     input_casts: tuple[int | None, ...]
     """The type to cast each input to, or None."""

@@ -153,7 +153,7 @@ def _means_the_same(node: Node, args: tuple[Array, ...], carrier: DType) -> bool
 
 
 def _kind(t: OutputType, carrier: DType) -> tuple[Shape | int, str]:
-    """What widening must not change: the shape, and the element type unless it is widened."""
+    """The part of a type that widening keeps: the shape, and an element type not widened."""
     shape = t.shape if isinstance(t, TensorType) else t.rank
     wide = _is_widened(t.dtype, carrier) or t.dtype == carrier
     return shape, "float" if wide else t.dtype.name

@@ -1,4 +1,4 @@
-"""What a graph consists of and roughly costs, for people and reports."""
+"""A summary of a graph, its parts and rough costs, for people and reports."""
 
 from __future__ import annotations
 

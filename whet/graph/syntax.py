@@ -141,7 +141,7 @@ class Reader:
         return "the end of the text" if token.kind == "end" else f"'{token.text[:40]}'"
 
     def nested(self, read: Callable[[], Any]) -> Any:
-        """What `read` returns, one level deeper; too many levels are refused."""
+        """The result of `read`, one level deeper; too many levels are refused."""
         if self.depth >= MAX_DEPTH:
             refuse(self.line, f"nested deeper than {MAX_DEPTH} levels")
         self.depth += 1

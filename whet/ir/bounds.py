@@ -94,7 +94,7 @@ def bounds(e: Expr, ranges: Ranges | None = None) -> Interval:
 
 
 def outside(ranges: Ranges, axes: Iterable[Axis]) -> Ranges:
-    """What stays known inside a reduction, which gives its axes values of their own."""
+    """Facts that stay known inside a reduction, which gives its axes values of their own."""
     own = frozenset(axes)
     return {e: r for e, r in ranges.items() if own.isdisjoint(free_symbols(e))}
 

@@ -45,8 +45,8 @@ def evaluate_stage(stage: Compute, arrays: Mapping[Tensor, Array]) -> Array:
 
 
 def _shared(body: Expr) -> set[Expr]:
-    """What is used more than once: only that is worth keeping, for arrays are as large as the
-    whole domain."""
+    """The expressions that are used more than once: only those are worth keeping, for arrays are
+    as large as the whole domain."""
     seen: set[Expr] = set()
     shared: set[Expr] = set()
     for e in subexpressions(body):

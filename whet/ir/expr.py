@@ -121,7 +121,7 @@ class Axis(Expr):
 
 
 def elements(axes: Iterable[Axis]) -> int:
-    """How many positions the axes have together."""
+    """The number of positions that the axes have together."""
     return math.prod(a.extent for a in axes)
 
 

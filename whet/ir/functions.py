@@ -69,17 +69,27 @@ def _sigmoid(x: Array) -> Array:
     return np.where(np.asarray(x) >= 0, 1 / (1 + e), e / (1 + e)).astype(np.asarray(x).dtype)
 
 
-def power(x: Array, y: Array) -> Array:
-    """x to the power of y, as C defines it.
+def _root_power(x: Array) -> Array:
+    """x to the power of 0.5: unlike the square root, inf at -inf and 0.0 at -0.0."""
+    return np.where(np.isneginf(x), np.inf, np.sqrt(x + 0.0))
 
-    Where all exponents are 0.5, NumPy takes the square root, which is NaN at -inf and -0.0 at -0.0.
+
+_ROUNDED_POWERS: dict[float, Numeric] = {2.0: np.square, 0.5: _root_power, -1.0: np.reciprocal}
+
+
+def power(x: Array, y: Array) -> Array:
+    """x to the power of y, as C defines it; squares, roots and reciprocals are rounded correctly.
+
+    NumPy and C's libraries are off by a bit in some of these.  Fixing them makes the cheaper ways
+    to compute powers with a known exponent the same to the bit.
     """
     result = np.power(x, y)
     if result.dtype.kind != "f":
         return result
-    half = np.asarray(y) == 0.5
-    result = np.where(half & np.isneginf(x), np.inf, result)
-    return np.where(half & (np.asarray(x) == 0), 0.0, result).astype(np.asarray(x).dtype)
+    with np.errstate(all="ignore"):  # some of what is computed here is not asked for
+        for exponent, rounded in _ROUNDED_POWERS.items():
+            result = np.where(np.equal(y, exponent), rounded(np.asarray(x)), result)
+    return result.astype(np.asarray(x).dtype)
 
 
 INFIX: dict[str, Infix] = {

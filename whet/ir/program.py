@@ -66,7 +66,7 @@ class Stmt(metaclass=Interned):
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """What the statement itself evaluates, in order; not what those inside it do."""
+        """The expressions that the statement itself evaluates, in order; not those inside it."""
         raise NotImplementedError(type(self).__name__)
 
     @property

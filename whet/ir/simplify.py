@@ -40,7 +40,7 @@ def simplify(e: Expr, ranges: Ranges | None = None) -> Expr:
 
 
 def assume(ranges: Ranges, condition: Expr, holds: bool = True) -> Ranges:
-    """What is known where the (simplified) condition holds, or where it does not."""
+    """Facts that are known where the (simplified) condition holds, or where it does not."""
     match condition:
         case Binary(op="and" | "or" as op, left=left, right=right) if (op == "and") == holds:
             return assume(assume(ranges, left, holds), right, holds)

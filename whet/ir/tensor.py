@@ -254,7 +254,7 @@ def _hidden_types(body: Expr) -> Iterator[str]:
 
 
 def _of_one_type(parts: tuple[Expr, ...]) -> tuple[list[Expr], list[tuple[Expr, ...]]]:
-    """What must have the same type as these parts, and groups of what else they are made of."""
+    """Parts that must have the same type as these, and groups of what else they are made of."""
     alike: dict[Expr, None] = {}
     others: list[tuple[Expr, ...]] = []
     waiting = [*parts]

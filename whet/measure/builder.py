@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import select
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from whet.codegen.llvm.compile import ObjectJob
 from whet.core.errors import fail
 from whet.core.outcomes import Outcome
 from whet.measure.process import START_SECONDS, Deadline, Ended, Silent, WorkerProcess
@@ -15,12 +14,11 @@ from whet.measure.process import START_SECONDS, Deadline, Ended, Silent, WorkerP
 JOBS_PER_PROCESS = 500
 """LLVM gives little of its memory back; a new process costs as much as ten jobs."""
 BUILD_SECONDS = 15.0
-_MODULE = "whet.measure.build_worker"
 
 
 @dataclass(frozen=True)
 class Built:
-    """What became of a job: an object, or why there is none."""
+    """The outcome of a job: an object, or why there is none."""
 
     data: bytes | None
     outcome: Outcome = Outcome.OK
@@ -29,14 +27,17 @@ class Built:
 
 
 class Builder:
-    """Processes that compile.  They start when they are first needed and are used again."""
+    """Processes that compile.  They start when they are first needed and are used again.
 
-    def __init__(self, processes: int, seconds: float = BUILD_SECONDS) -> None:
-        self.processes, self.seconds = processes, seconds
+    `module` has the `main` of such a process, which understands a generator's jobs.
+    """
+
+    def __init__(self, module: str, processes: int, seconds: float = BUILD_SECONDS) -> None:
+        self.module, self.processes, self.seconds = module, processes, seconds
         self._idle: list[WorkerProcess] = []
         self._busy: dict[WorkerProcess, tuple[int, Deadline]] = {}
 
-    def build(self, jobs: Iterable[ObjectJob]) -> list[Built]:
+    def build(self, jobs: Iterable[Mapping[str, str]]) -> list[Built]:
         """The objects of all jobs, in order.
 
         A job is asked for when a process is free, so that making the next one and building the
@@ -59,12 +60,12 @@ class Builder:
             raise
         return [found[n] for n in range(len(found))]
 
-    def _begin(self, number: int, job: ObjectJob) -> None:
+    def _begin(self, number: int, job: Mapping[str, str]) -> None:
         worker = self._ready()
         worker.jobs += 1
         self._busy[worker] = (number, Deadline(self.seconds))
         with contextlib.suppress(Ended):  # found out when its answer is looked for
-            worker.send({"do": "build", "job": asdict(job)})
+            worker.send({"do": "build", "job": dict(job)})
 
     def _ready(self) -> WorkerProcess:
         """A process that has nothing to do.  One that died while idle is no job's fault."""
@@ -73,7 +74,7 @@ class Builder:
             if worker.process.poll() is None:
                 return worker
             worker.close()
-        return start_worker(_MODULE)
+        return start_worker(self.module)
 
     def _collect(self, found: dict[int, Built]) -> None:
         """Waits until at least one job has ended or has taken too long."""

@@ -11,7 +11,7 @@ RELATIVE, ABSOLUTE = 1e-3, 2e-5
 
 
 def difference(got: Array, want: Array, *, exact: bool) -> str | None:
-    """How the results differ from what is expected; None if they agree."""
+    """The difference between the results and what is expected; None if they agree."""
     if want.dtype.kind in "iub":
         apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
         wrong = got != want if exact or want.dtype.kind == "b" else apart > 1
@@ -41,7 +41,7 @@ def _wrong_floats(got: Array, want: Array, *, exact: bool) -> Array:
 
 
 def _step(array: Array) -> float:
-    """How much coarser than single precision the type is."""
+    """The precision of the type by that of single precision."""
     if array.dtype in (np.float32, np.float64):
         return 1.0
     return {"float16": 16.0, "bfloat16": 64.0}.get(array.dtype.name, 512.0)

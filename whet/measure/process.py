@@ -57,7 +57,7 @@ class WorkerProcess:
         """How many it has been given."""
 
     def fileno(self) -> int:
-        """What `select` waits for."""
+        """The file that `select` waits for."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
@@ -83,7 +83,7 @@ class WorkerProcess:
             raise Ended(self.ending()) from None
 
     def ending(self) -> str:
-        """How the process ended, and the last that it said."""
+        """The end of the process, and the last that it said."""
         code = self._wait()
         how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         self.log.seek(max(self.log.seek(0, os.SEEK_END) - 4096, 0))

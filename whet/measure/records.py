@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from whet.core.cpu import CpuTarget
+from whet.core.target import Target
 from whet.db.record import Record, Workload
 from whet.measure.results import Measured
 from whet.tasks.task import Task
@@ -18,12 +18,12 @@ def workload_of(task: Task) -> Workload:
 def record_of(
     measured: Measured,
     task: Task,
-    target: CpuTarget,
+    target: Target,
     threads: int,
     seed: int = 0,
     estimate: float | None = None,
 ) -> Record:
-    """What to store about a trial that has just ended, of which so many seconds were expected."""
+    """The record of a trial that has just ended, of which so many seconds were expected."""
     candidate = measured.candidate
     return Record(
         workload_of(task), target, threads, candidate.sketch, candidate.holes, measured.outcome,

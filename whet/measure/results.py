@@ -1,4 +1,4 @@
-"""What measuring gives."""
+"""The results of measuring."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Measured:
-    """How the trial of a candidate ended."""
+    """The end of a candidate's trial."""
 
     candidate: Candidate
     outcome: Outcome

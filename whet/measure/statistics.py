@@ -58,7 +58,7 @@ def is_clearly_slower(samples: Sequence[float], best: float | None) -> bool:
 
 
 def repeats_for(seconds: float) -> int:
-    """How many calls of that length make a sample."""
+    """The number of calls of that length in a sample."""
     return max(1, min(MOST_REPEATS, math.ceil(SAMPLE_SECONDS / seconds)))
 
 
@@ -123,13 +123,13 @@ def is_better(ratios: Sequence[float]) -> bool:
 
 
 def _warm_up(clock: Clock, beat: Callable[[], None], warm: float) -> int:
-    """How many calls make a sample."""
+    """The number of calls in a sample."""
     beat()
     return _settle(clock, beat, _checked(clock(1)), warm)
 
 
 def _settle(clock: Clock, beat: Callable[[], None], first: float, warm: float) -> int:
-    """How many calls make a sample, after a first one, which is slower than those to come."""
+    """The number of calls in a sample, after a first one, which is slower than those to come."""
     repeats, spent = repeats_for(first), first
     while spent < warm:
         beat()

@@ -1,4 +1,4 @@
-"""What an operator is.
+"""The definition of operators.
 
 An operator is a frozen dataclass whose fields are its attributes; an instance together with
 its input values is a node of a graph.  One class holds everything whet knows of it:
@@ -103,7 +103,7 @@ Algebra = tuple[Law, ...] | NoAlgebra
 # ------------------------------------------------------------------------------------ samples
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Where an input's sample values come from: a real interval, or integers in [low, high)."""
+    """The source of an input's sample values: a real interval, or integers in [low, high)."""
 
     low: float
     high: float
@@ -164,7 +164,7 @@ class Body(Protocol):
 
 
 class Builder(Protocol):
-    """What `expand` writes into: applies operators to values of some graph."""
+    """The graph that `expand` writes into: applies operators to values of some graph."""
 
     def __call__(self, op: Op, *values: Any) -> Any:
         """The output value, or a tuple of them when the operator has several."""

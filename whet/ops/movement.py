@@ -370,7 +370,7 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
-    """Where each part starts when the sizes are laid end to end."""
+    """The start of each part when the sizes are laid end to end."""
     return [sum(sizes[:n]) for n in range(len(sizes))]
 
 

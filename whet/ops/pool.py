@@ -168,7 +168,7 @@ class MaxPool(Pool):
 
 @operator("max_pool_index", "x")
 class MaxPoolIndex(Pool):
-    """Where each window's largest element lies in the whole input, as a flat position.
+    """The flat position of each window's largest element in the whole input.
 
     Of equal elements the first in the window is taken, and NaN before any number; -1 where a window
     meets nothing but padding.  With `column_major`, the spatial axes are counted with the first one
@@ -267,7 +267,7 @@ class AvgPool(Pool):
         return compute(out.shape, body, "avg_pool")
 
     def count(self, spatial: Shape, o: tuple[Axis, ...]) -> Expr:
-        """How many elements the window of output o counts."""
+        """The number of elements that the window of output o counts."""
         window = self.window
         overrun = window.overrun(spatial, tuple(i.extent for i in o))
         product = as_expr(1)

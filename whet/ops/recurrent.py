@@ -57,7 +57,7 @@ class Recurrence(Op):
         return b(Add(), first, second)
 
     def step_parameters(self, b: Builder, biases: Any, *extra: Any) -> tuple[Any, ...]:
-        """What every step reads besides the recurrent weights."""
+        """The values that every step reads besides the recurrent weights."""
         return extra
 
     def build_step(self, b: Builder, gates: Any, states: Sequence[Any], r: Any,

@@ -47,7 +47,7 @@ class Reduction(Op):
         raise NotImplementedError
 
     def finish(self, value: Expr, count: int) -> Expr:
-        """What is done with the combined value of `count` elements."""
+        """The last step, done with the combined value of `count` elements."""
         return value
 
     def infer(self, x: TensorType) -> TensorType:

@@ -1,4 +1,4 @@
-"""What rewrites need to say about weights: borders of zeros, other groupings, identities.
+"""Operators by which rewrites speak about weights: borders of zeros, other groupings, identities.
 
 A rewrite may enlarge a kernel so that two convolutions can be merged, join groups of a grouped
 convolution, or bring in a weight that makes an operator the identity or an average.  All of
@@ -37,7 +37,7 @@ class Enlarge(Op):
     kernel: tuple[int, ...]
 
     def border(self, w: Shape) -> Shape:
-        """How many zeros stand before (and after) the filter, by spatial axis."""
+        """The number of zeros before (and after) the filter, by spatial axis."""
         return tuple((large - small) // 2 for large, small in zip(self.kernel, w[2:]))
 
     def infer(self, w: TensorType) -> TensorType:

@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything lies: the header and the data of each member, then the directory."""
+    """The places of everything: the header and the data of each member, then the directory."""
 
     headers: tuple[tuple[int, bytes], ...]
     data: tuple[int, ...]
@@ -159,7 +159,7 @@ def _map(path: Path) -> memoryview:
 
 
 def _read_layout(view: memoryview) -> tuple[Layout, list[Entry]]:
-    """What the directory claims, with every number bounded before it is used."""
+    """The claims of the directory, with every number bounded before it is used."""
     start = len(view) - _END.size - _LOCATOR.size - _END64.size
     signature, *_, count, _, size, offset = _END64.unpack_from(view, start)
     require(signature == b"PK\6\6", "not a whet artifact, or cut off: it does not end as one")

@@ -57,13 +57,13 @@ def _from_dlpack(value: Any, name: str) -> Array:
 
 
 def _described_address(array: Array) -> int:
-    """Where the first element is, by the interface that NumPy documents (a microsecond)."""
+    """The address of the first element, by the interface that NumPy documents (a microsecond)."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 class _ArrayHead(ctypes.Structure):
-    """How CPython keeps an array: reference count, type, and the pointer to its elements."""
+    """An array as CPython keeps it: reference count, type, and the pointer to its elements."""
 
     _fields_ = (("count", ctypes.c_size_t), ("type", ctypes.c_size_t), ("data", ctypes.c_size_t))
 

@@ -1,4 +1,4 @@
-"""What running code looks like from the outside."""
+"""Running code as it looks from the outside."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Executable(Protocol):
 
     @property
     def engine(self) -> str:
-        """What runs it: `native` or `interpreter`."""
+        """The engine that runs it: `native` or `interpreter`."""
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]: ...
 
     def describe(self) -> list[str]:
-        """How it runs, in lines of text: what is native code, and what is not, and why."""
+        """Lines of text on how it runs: what is native code, and what is not, and why."""
 
 
 class OutliersError(Exception):

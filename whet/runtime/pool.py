@@ -46,7 +46,7 @@ _EXIT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """What the pool is doing at the moment."""
+    """The state of the pool at the moment."""
 
     threads: int
     """Threads that a parallel loop uses, its caller included."""
@@ -92,7 +92,7 @@ class ThreadPool:
 
     @property
     def symbols(self) -> dict[str, int]:
-        """What compiled kernels are linked with."""
+        """The symbols that compiled kernels are linked with."""
         return {PARALLEL: self.parallel_address}
 
     @property
@@ -115,7 +115,7 @@ class ThreadPool:
         self.chosen = threads
 
     def set_spin(self, microseconds: float) -> None:
-        """How long a thread looks out for the next job before it sleeps or yields."""
+        """The time for which a thread looks out for the next job before it sleeps or yields."""
         check(0 <= microseconds <= 1e6, "WH1002",
               f"a spin of {microseconds} microseconds is not between 0 and one second",
               kind=UsageError)  # fmt: skip

@@ -47,7 +47,7 @@ class Results:
 
 
 class _Lease(np.ndarray[Any, Any]):
-    """What an array and all views of it hold on to: when it goes, the room is free again.
+    """The object that an array and its views hold on to: when it goes, the room is free again.
 
     A weak reference to the array itself would not do, since its views outlive it.  A view holds
     on to the array that it was made from, unless that lies in memory of yet another array: hence

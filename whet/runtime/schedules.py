@@ -27,7 +27,7 @@ class StoredSchedule:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """What it is the schedule of."""
+        """The key of the task that it is the schedule of."""
         return self.task, self.target, self.threads
 
 
@@ -41,7 +41,7 @@ def encode_schedules(schedules: Sequence[StoredSchedule]) -> list[dict[str, Any]
 
 
 def decode_schedules(records: Any) -> tuple[StoredSchedule, ...]:
-    """What `encode_schedules` gave; `WH3001` for anything else."""
+    """The schedules that `encode_schedules` was given; `WH3001` for anything else."""
     sound = isinstance(records, list) and len(records) <= MOST_SCHEDULES
     require(sound and all(map(_is_sound, records)), "the artifact's schedules are malformed")
     return tuple(StoredSchedule(**record) for record in records)

@@ -1,4 +1,4 @@
-"""What a compiled model takes and gives, and whether given arrays fit it."""
+"""The inputs and outputs of a compiled model, and whether given arrays fit it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _differs(spec: TensorSpec, array: Array) -> str:
 
 
 def _conversion(spec: TensorSpec, array: Array) -> str:
-    """How to make an array of the right element type, and what that may cost."""
+    """The way to make an array of the right element type, and what that may cost."""
     name = spec.dtype.numpy.name
     wanted = f"np.{name}" if spec.dtype.numpy.isbuiltin == 1 else f"ml_dtypes.{name}"
     loses = not np.can_cast(array.dtype, spec.dtype.numpy) if array.dtype.isbuiltin == 1 else True

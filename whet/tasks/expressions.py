@@ -44,11 +44,12 @@ def group_tensors(wiring: Wiring) -> tuple[list[Compute], dict[Tensor, int]]:
 
 
 def cheaper_power(e: Expr) -> Expr | None:
-    """Powers with a small known exponent as products or roots, which round the same way.
+    """Powers with a small known exponent as products, quotients or roots.
 
-    pow(x, 2) -> x * x      pow(x, 0.5) -> select(x == -inf, inf, sqrt(x + 0.0))
+    pow(x, 2) -> x * x   pow(x, -1) -> 1 / x   pow(x, 0.5) -> select(x == -inf, inf, sqrt(x + 0.0))
 
-    The root of -inf is NaN and that of -0.0 is -0.0, but powers are inf and 0.0.
+    Exact, whatever the numerics: these powers are defined as rounded correctly, as products and
+    roots are, and the root of -inf, which is NaN, and that of -0.0, which is -0.0, are not used.
     """
     if not (isinstance(e, Call) and e.name == "pow" and isinstance(e.args[1], Const)):
         return None
@@ -57,6 +58,8 @@ def cheaper_power(e: Expr) -> Expr | None:
         return base * base
     if exponent == 1:
         return base
+    if exponent == -1 and base.dtype.is_float:
+        return const(1.0, base.dtype) / base
     if exponent == 0.5 and base.dtype.is_float:
         lowest, highest = const(-math.inf, base.dtype), const(math.inf, base.dtype)
         return select(equal(base, lowest), highest, call("sqrt", base + 0.0))

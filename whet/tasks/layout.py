@@ -312,7 +312,7 @@ def _wider(a: Border | None, b: Border) -> Border:
 
 
 def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int]) -> None:
-    """Give values without a wish the axis of their neighbours, both ways, until nothing changes."""
+    """Give values without a wish the axis of their neighbours, in two sweeps each way."""
     for nodes in (graph.nodes, tuple(reversed(graph.nodes))) * 2:
         for node in nodes:
             s = found[node]

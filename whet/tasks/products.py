@@ -27,7 +27,7 @@ CHUNK_BYTES = 256 << 20
 
 
 def evaluate_fast(outputs: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> tuple[Array, ...]:
-    """What `evaluate` gives, up to the order of sums."""
+    """The results of `evaluate`, up to the order of sums."""
     arrays = dict(inputs)
     for stage in stages(outputs):
         if isinstance(stage, Compute):

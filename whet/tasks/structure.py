@@ -1,4 +1,4 @@
-"""What a node is, told from its tensor expressions alone: no choice here knows operator names."""
+"""The kind of a node, told from its tensor expressions alone: nothing here knows operator names."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _alone(index: Expr) -> Axis | None:
 
 
 def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...] | None:
-    """How far reads of the input leave it where zero is meant, per axis; None if never."""
+    """The distance by which reads leave the input where zero is meant, per axis; None if never."""
     needed = [(0, 0)] * tensor.rank
     for stage in (p.stage for c in s.computes for p in split_phases(c)):
         extents: dict[Expr, int] = {a: a.extent for a in stage.axes}

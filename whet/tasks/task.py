@@ -19,7 +19,7 @@ Border = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What one kernel computes.
+    """The computation of one kernel.
 
     `buffers` gives every boundary tensor (placeholders and outputs) its place in memory;
     `borders` the zeros that surround it there; `constants` the inputs whose values are known
@@ -47,7 +47,7 @@ class Task:
 
     @cached_property
     def constant_bytes(self) -> int:
-        """What a call reads of the constants."""
+        """The bytes that a call reads of the constants."""
         return sum(self._read_bytes(t) for t in self.constants)
 
     def _read_bytes(self, tensor: Tensor) -> int:
@@ -81,7 +81,7 @@ class Task:
 
     @cached_property
     def text(self) -> str:
-        """What the key stands for: stages, then the place of every boundary tensor."""
+        """The text that the key stands for: stages, then the place of every boundary tensor."""
         return "\n".join(self._lines)
 
     @cached_property

@@ -37,17 +37,17 @@ class Slide:
     """The smallest and the largest tap."""
 
     def beside(self, extent: int) -> int:
-        """How far windows reach beyond an image of this extent, in steps, on either side."""
+        """The steps by which windows leave an image of this extent on either side."""
         last = self.axis.extent - 1 + self.high // self.step
         return max(0, -(self.low // self.step), last - extent // self.step + 1)
 
     def starts(self, size: int) -> list[int]:
-        """Where tiles of `size` positions begin; the last one is moved back to end at the edge."""
+        """The starts of tiles of `size` positions; the last is moved back to end at the edge."""
         width = self.axis.extent
         return [max(0, min(k * size, width - size)) for k in range(-(-width // size))]
 
     def ends(self, size: int, extent: int) -> tuple[int, int]:
-        """How many tiles at either end see more than an image of this extent."""
+        """The number of tiles at either end that see more than an image of this extent."""
         starts = self.starts(size)
         left = sum(x * self.step + self.low < 0 for x in starts)
         right = sum((x + size - 1) * self.step + self.high >= extent for x in starts)
@@ -70,7 +70,7 @@ class Window:
     slides: tuple[Slide, ...]
 
     def along(self, axis: Axis | None) -> Slide | None:
-        """How the window slides along an axis, if vectors along it can be read from a copy."""
+        """The way the window slides along an axis, if vectors along it can be read from a copy."""
         found = next((s for s in self.slides if s.axis is axis), None)
         if found is None or len(self.slides) > MOST_SLIDES or found.step > LONGEST_STEP:
             return None
@@ -158,7 +158,7 @@ def _only_read(read: Read, stage: Compute) -> bool:
 
 
 def _slides(read: Read, stage: Compute, reduce: Reduce) -> tuple[Slide, ...]:
-    """How the indices slide; nothing unless all reduced axes belong to such an index."""
+    """The way the indices slide; nothing unless all reduced axes belong to such an index."""
     extents: dict[Expr, int] = {a: a.extent for a in (*stage.axes, *reduce.axes)}
     found: list[Slide] = []
     for dim, index in enumerate(read.indices):

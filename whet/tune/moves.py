@@ -97,20 +97,34 @@ def _moved(
 def cross(table: Table, mothers: Array, fathers: Array, rng: np.random.Generator) -> Array:
     """Legal children with the holes of each stage from one parent or the other.
 
-    (i.a=1, i.b=2, j=3) and (i.a=4, i.b=5, j=6)  ->  (1, 2, 6) or (4, 5, 3) or a parent
+    (i.a=1, i.b=2, j=3) and (i.a=4, i.b=5, j=6)  ->  (1, 2, 6) or (4, 5, 3)
 
-    What Ansor calls node-based crossover (5.1): the decisions about a stage stay together.
+    What Ansor calls node-based crossover (5.1): the decisions about a stage stay together, and the
+    structure is the mother's.  Where that gives nothing new, as when the parents differ in one
+    stage only, loops are exchanged instead; where that does not either, a mutant stands in.
     """
-    count = len(mothers)
-    if not count:
-        return mothers
-    stages = int(table.groups.max()) + 1
-    chosen = (rng.random((count, stages)) < 0.5)[:, table.groups]
-    children = np.where(chosen, mothers, fathers)
-    illegal = np.flatnonzero(~table.legal(children))
-    if table.is_open:
-        children[illegal] = mothers[illegal]
-    else:
+    children, left = mothers.copy(), np.arange(len(mothers))
+    stages = table.stages[table.shapes.of(mothers[:, table.structure])]
+    loops = np.where(stages > 0, 1 + table.loops, 0)
+    for parts in (*[stages] * REDRAWS, *[loops] * REDRAWS):
+        if not len(left):
+            return children
+        children[left] = _exchanged(table, mothers[left], fathers[left], parts[left], rng)
+        copies = [(children[left] == p[left]).all(axis=1) for p in (mothers, fathers)]
+        left = left[copies[0] | copies[1] | ~table.legal(children[left])]
+    children[left] = mutate(table, mothers[left], rng)
+    return children
+
+
+def _exchanged(
+    table: Table, mothers: Array, fathers: Array, parts: Array, rng: np.random.Generator
+) -> Array:
+    """One child per pair, each part by chance from either; what is in part 0 is the mother's."""
+    inherits = rng.random((len(parts), int(parts.max()) + 1)) < 0.5
+    inherits[:, 0] = False
+    children = np.where(np.take_along_axis(inherits, parts, axis=1), fathers, mothers)
+    if not table.is_open:
+        illegal = np.flatnonzero(~table.legal(children))
         kept = rng.integers(children.shape[1], size=len(illegal))
         children[illegal] = table.repair(children[illegal], kept)
     return children
@@ -130,8 +144,8 @@ def breed(
 ) -> Array:  # fmt: skip
     """The next generation of a population: mostly mutants, the rest crossed."""
     mutants = int(rng.binomial(count, mutation))
-    mothers, fathers = (parents[roulette(scores, count - mutants, rng)] for _ in range(2))
     children = mutate(table, parents[roulette(scores, mutants, rng)], rng)
+    mothers, fathers = (parents[roulette(scores, count - mutants, rng)] for _ in range(2))
     return np.concatenate([children, cross(table, mothers, fathers, rng)])
 
 

@@ -1,4 +1,4 @@
-"""What a search over several models is to make small (Ansor, section 6, table 2).
+"""Objectives: what a search over several models is to make small (Ansor, section 6, table 2).
 
 With g_i the best seconds of task i and w_ji how often model j runs it, model j takes
 l_j = sum over i of w_ji * g_i.  An objective says by how much its value falls for every second
@@ -20,7 +20,7 @@ from whet.core.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Where all tasks stand."""
+    """The state of all tasks."""
 
     weights: Array
     """How often each model (row) runs each task (column)."""
@@ -36,13 +36,13 @@ class Standing:
 
 
 class Objective(Protocol):
-    """What is to become small."""
+    """The value that is to become small."""
 
     def value(self, standing: Standing) -> float:
         """The figure itself."""
 
     def slopes(self, standing: Standing) -> Array:
-        """How much it falls, for every task, per second that the task gets faster.
+        """The fall of the value, for every task, per second that the task gets faster.
 
         A task with slope 0 gets no more trials; when all slopes are 0 the search is over.
         """

@@ -1,4 +1,4 @@
-"""How a search is going, task by task."""
+"""The progress of a search, task by task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Report:
-    """How tuning went for one task."""
+    """The outcome of tuning for one task."""
 
     name: str
     count: int
@@ -39,7 +39,7 @@ class Report:
 
     @property
     def gain(self) -> float:
-        """How many times faster than the default it is."""
+        """The speed by that of the default."""
         finite = self.known and math.isfinite(self.default_seconds)
         return self.default_seconds / self.best_seconds if finite else math.nan
 
@@ -55,7 +55,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Status:
-    """Where the search as a whole stands."""
+    """The state of the search as a whole."""
 
     trials: int
     elapsed: float

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_text
+from whet.core.target import Target
 from whet.db.store import Database
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
@@ -25,7 +25,7 @@ Origin = Literal["artifact", "record", "transfer", "default"]
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a task is computed by, where that comes from, and the seconds to expect."""
+    """The candidate that computes a task, its origin, and the seconds to expect."""
 
     candidate: Candidate
     origin: Origin
@@ -38,7 +38,7 @@ class Chosen:
 
 
 def choose(
-    task: Task, database: Database, target: CpuTarget, threads: int, numerics: Numeric = "real"
+    task: Task, database: Database, target: Target, threads: int, numerics: Numeric = "real"
 ) -> Chosen:
     """The best candidate that is known: measured, else inferred from similar tasks, else the
     analytic model's."""
@@ -66,7 +66,7 @@ class Schedules:
 
     def __init__(
         self,
-        target: CpuTarget,
+        target: Target,
         threads: int,
         numerics: Numeric = "real",
         database: Database | None = None,
@@ -86,7 +86,7 @@ class Schedules:
         return digest_text(evidence, json.dumps(encode_schedules(list(self.stored.values()))))
 
     def chosen(self, task: Task) -> Chosen:
-        """What came with the model, if it is a legal candidate; else what is known here."""
+        """The schedule that came with the model, if it is legal; else what is known here."""
         given = self.stored.get((task.key, self.target.key, self.threads))
         if given is not None:
             space = make_space(task, self.target, self.threads, self.numerics)
@@ -119,7 +119,7 @@ class Schedules:
         return chosen.seconds if chosen.origin == "record" else None
 
     def used(self, tasks: Iterable[Task]) -> tuple[StoredSchedule, ...]:
-        """What to store with a model of these tasks, so that it has the same kernels elsewhere.
+        """The schedules to store with a model of these tasks, for the same kernels elsewhere.
 
         Schedules for other machines and numbers of threads that came with it are kept.
         """

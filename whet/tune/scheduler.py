@@ -29,7 +29,7 @@ _LAG_ROUNDS = 5
 
 @dataclass(eq=False)
 class Progress:
-    """How a task's best time came about."""
+    """The history of a task's best time."""
 
     work: float
     """Operations: what similar tasks are compared by."""
@@ -102,7 +102,7 @@ class Scheduler:
         return max(open_tasks, key=lambda n: slopes[n] * self._gain(n))
 
     def standing(self) -> Standing:
-        """Where the tasks stand; one without any right kernel counts with its estimate."""
+        """The state of the tasks; one without any right kernel counts with its estimate."""
         known = [t.seconds if math.isfinite(t.seconds) else t.estimate for t in self.tasks]
         seconds = np.array([s if math.isfinite(s) else 0.0 for s in known])
         return Standing(self.weights, seconds, np.array([t.idle for t in self.tasks]))

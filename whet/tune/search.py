@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from whet.core.cpu import CpuTarget
 from whet.core.errors import NoCodeError, fail
 from whet.core.outcomes import Outcome
+from whet.core.target import Target
 from whet.db.record import Record
 from whet.db.store import Database
-from whet.measure.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
+from whet.measure.runner import Runner
 from whet.ops.base import Numeric
 from whet.tasks.task import Task
 from whet.tune.models.protocol import CostModel
@@ -48,18 +49,18 @@ class WeightedTask:
 
     @property
     def count(self) -> int:
-        """How often all models together run it."""
+        """The number of times that all models together run it."""
         return 0 if self.alternative else sum(self.counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Tools:
-    """What all searches share."""
+    """The tools that all searches share."""
 
-    target: CpuTarget
+    target: Target
     threads: int
     database: Database
-    measurer: Measurer
+    runner: Runner[Any]
     rng: np.random.Generator
     numerics: Numeric = "real"
     seed: int = 0
@@ -76,7 +77,7 @@ class Tools:
 
 
 class TaskSearch:
-    """What is known about the candidates of a task, and how to find out more."""
+    """The knowledge about the candidates of a task, and the way to more of it."""
 
     def __init__(self, weighted: WeightedTask, tools: Tools, policy: Policy) -> None:
         self.weighted, self.tools, self.policy = weighted, tools, policy
@@ -102,7 +103,7 @@ class TaskSearch:
             self.seeds += self._transferred(first)
 
     def _transferred(self, first: Row | None) -> list[Row]:
-        """What trials of similar tasks suggest."""
+        """The rows that trials of similar tasks suggest."""
         tools = self.tools
         donors = tools.database.class_records(
             self.task.class_key, tools.target, tools.threads, without=self.task.key
@@ -152,7 +153,7 @@ class TaskSearch:
         """Measures; each trial is stored and only then counts, before the next one runs."""
         tools = self.tools
         candidates = [self.space.candidate(r) for r in rows]
-        trials = tools.measurer.trials(self.task, candidates, tools.threads, tools.target)
+        trials = tools.runner.trials(self.task, candidates, tools.threads, tools.target)
         for row, m in zip(rows, trials):
             (number,) = tools.database.add([self._record(m, row)])
             self._note(row, m.samples if m.ok else (), number)
@@ -186,7 +187,7 @@ class TaskSearch:
         best = min(self.known, key=lambda r: self.known[r])
         winner = first
         if best != first and best in self.numbers:
-            result = self.tools.measurer.compare(
+            result = self.tools.runner.compare(
                 self.task, self.space.candidate(best), self.default, self.tools.threads,
                 self.tools.target,
             )  # fmt: skip

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from whet.core.cpu import CpuTarget
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.measure.results import Candidate
 from whet.ops.base import Numeric
-from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.registry import allowed_sketches
 from whet.schedule.space.sketch import Population, Sketch
 from whet.tasks.task import Task
 from whet.tune.models.protocol import Batch, CostModel
@@ -45,7 +45,7 @@ class Offer:
     task: Task
     sketch: Sketch[Any, Any]
     form: Any
-    target: CpuTarget
+    target: Target
     threads: int
 
     def batch(self, population: Population) -> Batch:
@@ -115,10 +115,29 @@ class Table:
         return Shapes(numbers, rows, np.array(moves) & ~self.structure)
 
     @cached_property
-    def groups(self) -> Array:
-        """The number of the stage of every hole: `stage.hole`, or a hole on its own."""
+    def loops(self) -> Array:
+        """The number of the loop of every hole: `loop.hole`, or a hole on its own."""
         nodes = [name.rpartition(".")[0] or name for name in self.names]
         return np.unique(nodes, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def stages(self) -> Array:
+        """[structures, holes]: the stage of every hole in each of the structures, from 1 on, and
+        last in any other.
+
+        What chooses the structure is of none, 0.  Where the sketch does not say, every loop is one.
+        """
+        found = np.tile(np.where(self.structure, 0, 1 + self.loops), (len(self.shapes.rows) + 1, 1))
+        if self.offer is None:
+            return found
+        for number, rows in enumerate(self.shapes.rows):
+            chosen = self.candidate(int(rows[0])).holes
+            stages = self.offer.sketch.stages(self.offer.form, chosen)
+            if stages:
+                found[number] = 0
+            for n, stage in enumerate(stages, 1):
+                found[number, [name in stage for name in self.names]] = n
+        return found
 
     def population(self, matrix: Array) -> Population:
         return dict(zip(self.names, matrix.T))
@@ -181,7 +200,7 @@ class Table:
         return np.concatenate([*found, self.matrix[rest]])
 
     def ranks(self, matrix: Array) -> Array:
-        """Where the entries stand in the sorted values of their holes."""
+        """The places of the entries in the sorted values of their holes."""
         return np.stack([np.searchsorted(v, c) for v, c in zip(self.values, matrix.T)], axis=1)
 
     def repair(self, matrix: Array, holes: Array) -> Array:
@@ -349,16 +368,14 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many candidates have numbers: of closed tables all, of open ones those in use."""
+        """The number of numbered candidates: of closed tables all, of open ones those in use."""
         return sum(len(t.costs) for t in self.tables)
 
 
-def make_space(task: Task, target: CpuTarget, threads: int, numerics: Numeric = "real") -> Space:
+def make_space(task: Task, target: Target, threads: int, numerics: Numeric = "real") -> Space:
     """All candidates that the sketches offer for the task."""
     tables = []
-    for sketch in SKETCHES.values():
-        if sketch.numeric == "real" and numerics == "exact":
-            continue
+    for sketch in allowed_sketches(target, numerics):
         form = sketch.fits(task)
         if form is None:
             continue

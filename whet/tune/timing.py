@@ -1,4 +1,4 @@
-"""What a search knows about a trial: its seconds, and how sure they are."""
+"""A trial as a search knows it: its seconds, and how sure they are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_faster(a: Timing, b: Timing) -> bool:
 
 
 def _doubt(a: np.ndarray, b: np.ndarray) -> float:
-    """How likely samples of equal kernels would favour the first as much as these do."""
+    """The chance that samples of equal kernels favour the first as much as these do."""
     m, n = len(a), len(b)
     wins = float(np.sum(a[:, None] < b) + 0.5 * np.sum(a[:, None] == b))
     _, ties = np.unique(np.concatenate([a, b]), return_counts=True)

@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from whet.core.cpu import CpuTarget
+from whet.core.target import Target
 from whet.db.store import Database
-from whet.measure.measurer import COMPARE_SECONDS, Measurer
+from whet.measure.runner import COMPARE_SECONDS, Runner
 from whet.ops.base import Numeric
 from whet.tune.models.kept import keep_if_wiser, kept_model
 from whet.tune.objectives import Objective, Total
@@ -39,16 +40,16 @@ class Budget:
 class Tuner:
     """Tunes the tasks of one or several models, which share what is found.
 
-    `policy` makes the policy of a task: policies may remember what they have seen.
+    `policy` makes the policy of a task; all that a policy goes by are the task's trials.
     """
 
     def __init__(
         self,
         tasks: Sequence[WeightedTask],
-        target: CpuTarget,
+        target: Target,
         threads: int,
         database: Database,
-        measurer: Measurer,
+        runner: Runner[Any],
         *,
         numerics: Numeric = "real",
         policy: Callable[[], Policy] = POLICIES["default"],
@@ -57,7 +58,7 @@ class Tuner:
         sketches: Callable[[str], bool] = lambda name: True,
         seed: int = 0,
     ) -> None:
-        self.tools = Tools(target, threads, database, measurer, np.random.default_rng(seed),
+        self.tools = Tools(target, threads, database, runner, np.random.default_rng(seed),
                            numerics, seed, trials_per_round, sketches,
                            kept_model(database, target))  # fmt: skip
         self.searches = [TaskSearch(t, self.tools, policy()) for t in tasks]

@@ -43,7 +43,7 @@ class Worker(Closing):
         )
 
     def command(self) -> list[str]:
-        """What starts the process, which then serves frames on its standard streams."""
+        """The command that starts the process, which then serves frames on its standard streams."""
         return [sys.executable, "-P", "-c", _START, self.runtime, _HOME]
 
     def load(
@@ -86,7 +86,7 @@ class Worker(Closing):
         return answer, results
 
     def _ending(self) -> str:
-        """How the process ended."""
+        """The end of the process, in words."""
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return f"was killed (out of memory, or no answer within {self.timeout:.0f} s)"

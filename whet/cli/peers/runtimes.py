@@ -21,7 +21,7 @@ Run = Callable[[Sequence[Array]], Sequence[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is asked to load."""
+    """The request to load something in a worker."""
 
     model: str
     threads: int

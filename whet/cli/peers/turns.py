@@ -30,7 +30,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times longer another runtime takes: median over rounds, with its interval."""
+    """The time of another runtime by that of whet: median over rounds, with its interval."""
 
     value: float
     low: float
@@ -71,7 +71,7 @@ def summarize_turns(turns: Sequence[Sequence[float]]) -> Timing:
 
 
 def ratio(other: Timing, own: Timing) -> Ratio:
-    """How many times as long `other` takes; each round is compared with itself."""
+    """The time of `other` by that of the first; each round is compared with itself."""
     per_round = np.array(other.rounds) / np.array(own.rounds)
     low, high = _interval(per_round)
     return Ratio(float(np.median(per_round)), low, high)

@@ -65,7 +65,7 @@ def _what_to_type(inputs: Mapping[str, list[str]]) -> str:
 
 
 def _missing_value(error: ModelError, inputs: list[str]) -> WhetError:
-    """What to type for the inputs whose value decides a shape."""
+    """A hint on what to type for the inputs whose value decides a shape."""
     names = [name for name in inputs if f"'{name}'" in error.message]
     if not names:
         return error

@@ -24,7 +24,7 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What an operator set declares of an operator, as far as a node must agree with it."""
+    """The declaration of an operator in an operator set, as far as a node must agree with it."""
 
     inputs: tuple[int, int]
     outputs: tuple[int, int]

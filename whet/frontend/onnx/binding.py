@@ -43,7 +43,7 @@ Bound = BoundTensor | tuple["Bound", ...] | Foreign | None
 
 
 def bind_inputs(infos: Sequence[Any], given: Mapping[str, Any], note: Note) -> dict[str, Bound]:
-    """What each input is, from its declaration and what the caller gave for it.
+    """The meaning of each input, from its declaration and what the caller gave for it.
 
     A dimension that nothing fixes becomes 1, with a note; a symbol has one value everywhere.
     """

@@ -59,7 +59,7 @@ UNKNOWN = "the operator is not supported"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a node sees: values by name, operator set versions, the enclosing function's
+    """The surroundings of a node: values by name, operator set versions, the enclosing function's
     attributes, and how deep it is nested."""
 
     values: ChainMap[str, Converted]

@@ -94,5 +94,5 @@ def _show_dim(dim: Any) -> str:
 
 
 def foreign_type(declared: Any) -> Foreign:
-    """What stands for a value of a type that whet does not have."""
+    """A stand-in for a value of a type that whet does not have."""
     return Foreign(f"values of type {describe_type(declared)} are not supported")

@@ -1,4 +1,4 @@
-"""What importing a model gives: a graph with flat inputs and outputs, and how calls map to it."""
+"""The result of an import: a graph with flat inputs and outputs, and how calls map to it."""
 
 from __future__ import annotations
 

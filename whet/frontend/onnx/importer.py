@@ -155,7 +155,7 @@ class _Walk:
         )
         self.declared = {v.name: v.type for v in (*self.graph.value_info, *self.graph.output)}
         self.disagreeing: dict[str, str] = {}
-        """What is said of the values whose declared shape is not theirs."""
+        """Notes on the values whose declared shape is not theirs."""
         self.waiting: list[Any] = []
         """Nodes that are left to the next stage, in order."""
         self.pending: set[str] = set()
@@ -252,7 +252,7 @@ class _Walk:
         )
 
     def _tail(self, names: Sequence[str]) -> tuple[Tail, tuple[Value, ...], tuple[str, ...]]:
-        """What is left for the next stage, and what this one must compute for it."""
+        """The rest for the next stage, and what this one must compute for it."""
         needed = dict.fromkeys(
             [name for node in self.waiting for name in sorted(names_read(node))] + list(names)
         )

@@ -68,7 +68,7 @@ def _dtype(value: Any) -> DType | None:
 
 
 def failed_outputs(node: Any, schema: Any | None, values: Mapping[str, Any]) -> tuple[Failed, ...]:
-    """What stands for the outputs of a node that cannot be converted.
+    """Stand-ins for the outputs of a node that cannot be converted.
 
     An output has the element type of the first input that is declared with the same type.
     """

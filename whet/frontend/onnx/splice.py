@@ -64,7 +64,7 @@ class Splicer:
         return value if isinstance(value, Constant) and value.array.size == 1 else None
 
     def _prefix(self, node: Any) -> str:
-        """What the names inside start with: no other name does."""
+        """The start of the names inside: no other name does."""
         prefix = f"{next(filter(None, node.output), node.op_type)}/"
         while any(name.startswith(prefix) for name in (*self.values, *self.taken)):
             prefix += "/"

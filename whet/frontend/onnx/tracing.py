@@ -1,4 +1,4 @@
-"""What a value is computed from."""
+"""The values that a value is computed from."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ are one node, and a graph holds only what its outputs need.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from whet.graph.graph import Graph
 from whet.graph.passes.expand_composites import expand_composites as expand_composites
@@ -20,6 +21,31 @@ from whet.ops.base import Numeric
 PassObserver = Callable[[str, Graph, Graph], None]
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A pass by its name, with the numerics that it is for."""
+
+    name: str
+    change: Callable[[Graph, Numeric], Graph]
+    """The graph changed, for a model of those numerics."""
+    numeric: Numeric = "exact"
+    """`real`: changes rounding, so it is left out unless the model's numerics are `real`."""
+
+    def run(self, graph: Graph, numerics: Numeric) -> Graph:
+        """The graph changed, bodies of scans included."""
+        return everywhere(lambda inner: self.change(inner, numerics))(graph)
+
+
+PASSES: list[Pass] = [
+    Pass("fold_constants", lambda graph, _: fold_constants(graph)),
+    Pass("fold_empty", lambda graph, _: fold_empty(graph)),
+    Pass("simplify", simplify),
+    Pass("fold_batch_norm", lambda graph, _: fold_batch_norm(graph), "real"),
+    Pass("simplify", simplify, "real"),
+]
+"""All passes in order; who has one of their own adds it here."""
+
+
 def optimize(
     graph: Graph, *, numerics: Numeric = "real", observe: PassObserver | None = None
 ) -> Graph:
@@ -28,15 +54,10 @@ def optimize(
     `numerics="exact"` leaves out what is true over the reals only.  `observe` is called after
     each pass with its name and the graphs before and after it.
     """
-    passes: list[tuple[str, Callable[[Graph], Graph]]] = [
-        ("fold_constants", fold_constants),
-        ("fold_empty", fold_empty),
-        ("simplify", lambda g: simplify(g, numerics)),
-    ]
-    if numerics == "real":
-        passes += [("fold_batch_norm", fold_batch_norm), ("simplify", simplify)]
-    for name, change in passes:
-        before, graph = graph, everywhere(change)(graph)
+    for each in PASSES:
+        if each.numeric == "real" and numerics != "real":
+            continue
+        before, graph = graph, each.run(graph, numerics)
         if observe is not None:
-            observe(name, before, graph)
+            observe(each.name, before, graph)
     return graph

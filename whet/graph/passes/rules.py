@@ -230,7 +230,7 @@ def div_one(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
     return _unless_widened(x, other) if is_filled_with(other, 1) else None
 
 
-@rule("pow", numeric="real")
+@rule("pow")
 def pow_of_known(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
     """pow(x, 2)  ->  mul(x, x), pow(x, -1)  ->  reciprocal(x)"""
     x, exponent = inputs

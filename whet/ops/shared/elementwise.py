@@ -1,4 +1,4 @@
-"""What all element-wise operators share: one scalar formula each, inputs broadcast as in NumPy.
+"""The base of all element-wise operators: one scalar formula each, inputs broadcast as in NumPy.
 
 A subclass says the formula as an expression, the same as a NumPy function (so that each is
 tested against the other), the types it accepts and its laws; all else follows from that.

@@ -1,4 +1,4 @@
-"""Where resized positions come from: coordinates, neighbours and weights along one axis.
+"""The origin of resized positions: coordinates, neighbours and weights along one axis.
 
 Resizing is separable, so everything that distinguishes its many modes is one small table per
 axis: for each output position the input positions it reads, and with which weights.
@@ -33,7 +33,7 @@ has moved it (2 / (4 / 7) is 3.4999998 in f32).  ONNX Runtime has the same bound
 
 @dataclass(frozen=True, slots=True)
 class AxisScale:
-    """How one axis is resized: extents, the scale factor, and the part [start, end] that is read.
+    """The resizing of one axis: extents, the scale factor, and the part [start, end] that is read.
 
     The factor is given apart from the extents because it may lie anywhere between two of them.
     """

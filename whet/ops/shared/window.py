@@ -56,7 +56,7 @@ class Window:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations))
 
     def outputs(self, op: Op, spatial: Shape, ceil_mode: bool = False) -> Shape:
-        """How many windows fit along each axis.
+        """The number of windows that fit along each axis.
 
         With `ceil_mode` the last window may run over the end, as long as it starts before
         the end padding.
@@ -72,8 +72,8 @@ class Window:
         return tuple(found)
 
     def overrun(self, spatial: Shape, outputs: Shape) -> Shape:
-        """How far the last window reaches beyond the input's last element (negative: it ends
-        before)."""
+        """The distance by which the last window ends behind the input's last element (negative: it
+        ends before)."""
         return tuple(
             (o - 1) * s + span - b - i
             for i, o, s, b, span in zip(spatial, outputs, self.strides, self.begins, self.spans)
@@ -97,7 +97,7 @@ class Window:
             yield padded[(*lead, *self.positions(k, outputs))]
 
     def positions(self, k: Sequence[int], outputs: Shape) -> tuple[slice, ...]:
-        """Where kernel position k falls in the padded input, for all outputs."""
+        """The places of kernel position k in the padded input, for all outputs."""
         return tuple(
             slice(i * d, i * d + (o - 1) * s + 1, s)
             for i, d, o, s in zip(k, self.dilations, outputs, self.strides)

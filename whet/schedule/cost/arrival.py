@@ -3,7 +3,7 @@
 A core computes and loads at once, so the longer of the two counts, and of the shorter one a part
 that is felt all the same.  How large that part is depends on the machine, on how far away the data
 is, and on whether the kernel asks for it ahead of time; all three are measured (see
-`whet.build.calibrate`).
+`whet.build.cpu.calibrate`).
 """
 
 from __future__ import annotations

@@ -88,6 +88,22 @@ def negated(size: Size) -> Size:
     return times(-1, size)
 
 
+def holes_of(size: Size) -> frozenset[str]:
+    """The names of the holes that a size depends on."""
+    match size:
+        case int():
+            return frozenset()
+        case Hole(name=name):
+            return frozenset({name})
+        case (
+            Times(left=a, right=b)
+            | Plus(left=a, right=b)
+            | Ceil(total=a, by=b)
+            | Stride(total=a, by=b)
+        ):
+            return holes_of(a) | holes_of(b)
+
+
 def value(size: Size, columns: Mapping[str, Array]) -> Array:
     """The size in every row of a population."""
     match size:

@@ -7,7 +7,7 @@ rules still derive that structure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,6 +110,10 @@ class Derived(Sketch[Derivation, CpuTarget]):
             for hole in unused:
                 good[rows] &= population[hole][rows] == 0
         return good
+
+    def stages(self, form: Derivation, structure: Mapping[str, int]) -> Sequence[Collection[str]]:
+        """The holes of every stage in programs of a structure."""
+        return form.structure(structure["structure"]).stages
 
     def costs(
         self, form: Derivation, target: CpuTarget, threads: int, population: Population

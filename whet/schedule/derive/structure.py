@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,9 +12,9 @@ import numpy as np
 from whet.core.types import Array
 from whet.schedule.derive.finish import finish
 from whet.schedule.derive.generate import sketches
-from whet.schedule.derive.sizes import value
+from whet.schedule.derive.sizes import holes_of, value
 from whet.schedule.derive.state import State
-from whet.schedule.derive.trees import Band, Local, chain_from, leaves, walk
+from whet.schedule.derive.trees import Band, Local, chain_from, leaves, path_to, walk
 from whet.schedule.program.steps import TransformStep
 from whet.tasks.task import Task
 
@@ -57,6 +57,21 @@ class LoopStructure:
         sizes = [h for c in self.state.chains for h in c.holes]
         return (*sizes, *(h for h, _ in self.state.unrolls), *self.spreads)
 
+    @cached_property
+    def stages(self) -> tuple[frozenset[str], ...]:
+        """The holes of every stage: those of the loops around one statement are of one stage, and
+        stages that are tiled together are one."""
+        extra = {loop: {hole} for hole, loop in self.state.unrolls}
+        for hole, loops in self.spreads.items():
+            for loop in loops:
+                extra.setdefault(loop, set()).add(hole)
+        found = [frozenset(chain.holes) for chain in self.state.chains]
+        for leaf in leaves(self.state.trees):
+            around = [t for t in path_to(self.state.trees, leaf) or () if isinstance(t, Band)]
+            found.append(frozenset[str]().union(
+                *(holes_of(b.extent) | extra.get(b.name, set()) for b in around)))  # fmt: skip
+        return _joined(found)
+
     def steps(self, holes: Mapping[str, int]) -> tuple[TransformStep, ...]:
         """The steps of one candidate."""
         columns: dict[str, Array] = {h: np.asarray(v) for h, v in holes.items()}
@@ -87,6 +102,16 @@ class LoopStructure:
                 if written & self.state.in_place:
                     found.add(f"{root.name}.parallel")
         return frozenset(found)
+
+
+def _joined(sets: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """Sets that have something in common as one."""
+    found: list[frozenset[str]] = []
+    for one in sets:
+        near = [s for s in found if s & one]
+        found = [s for s in found if not s & one]
+        found.append(one.union(*near))
+    return tuple(s for s in found if s)
 
 
 def structures(task: Task, cores: int) -> tuple[LoopStructure, ...]:

@@ -11,7 +11,7 @@ knows an operator's name: a sketch looks at tensor expressions only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -81,6 +81,11 @@ class Sketch(Protocol[F, T]):
     ) -> tuple[Statement, ...]:
         """The statements of all candidates in closed form, each with the rows it describes; none
         where only their programs say them."""
+        return ()
+
+    def stages(self, form: F, structure: Mapping[str, int]) -> Sequence[Collection[str]]:
+        """The holes of every stage in programs with these structural holes; none where every loop
+        is a stage."""
         return ()
 
     def lower(self, form: F, holes: Mapping[str, int], name: str) -> Kernel:

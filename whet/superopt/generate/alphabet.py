@@ -121,7 +121,7 @@ def half_kernel(image: Shape, kernel: Shape) -> Shape:
 
 
 def no_padding(image: Shape, kernel: Shape) -> Shape:
-    """What TASO and TensorFlow call VALID."""
+    """The padding that TASO and TensorFlow call VALID."""
     return (0, 0, 0, 0)
 
 

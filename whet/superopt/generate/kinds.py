@@ -37,7 +37,7 @@ Tree = Join | None
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the generator knows of a value beside its elements."""
+    """Facts that the generator knows of a value beside its elements."""
 
     shape: Shape
     trees: tuple[Tree, ...]

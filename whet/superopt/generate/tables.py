@@ -12,7 +12,9 @@ import numpy as np
 
 from whet.core.types import Array
 from whet.superopt.generate.marks import Marks
-from whet.superopt.generate.walk import COLLECT, COUNT, MARK, STORE, STORE_MARKED, walk
+from whet.superopt.generate.pair_table import pair_members
+from whet.superopt.generate.placing import COLLECT, COUNT, MARK, STORE, STORE_MARKED
+from whet.superopt.generate.walk import Share, Walked, World, walk
 
 COMPLETE = "numbers.json"
 """The file that is written last and marks a folder complete."""
@@ -32,7 +34,7 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How many graphs of one size there are."""
+    """The number of graphs of one size."""
 
     visited: int
     """Up to exchanging inputs of one kind."""
@@ -82,7 +84,7 @@ class Tables:
         """
         task = STORE if marks is None else STORE_MARKED
         found = self._walk(size, task, part, parts, shard, shards, marks)
-        return Graphs(found[3], found[4], found[0])
+        return Graphs(found.prints, found.apps, found.visited)
 
     def mark(self, size: int, marks: Marks, *, shard: int = 0, shards: int = 1) -> None:
         """Mark the fingerprints of the graphs of this size."""
@@ -91,24 +93,26 @@ class Tables:
     def new_pairs(self, size: int) -> tuple[Array, Array, Array, Array]:
         """The table of pairs (keys, numbers) with those that graphs of this size bring, and
         these themselves."""
-        return self._walk(size, COLLECT)[5:]
+        found = self._walk(size, COLLECT)
+        return found.keys, found.numbers, *pair_members(found.new)
 
     def count(self, size: int) -> Numbers:
-        """How many graphs of this size there are."""
-        visited, canonical, sequences, *_ = self._walk(size, COUNT)
-        return Numbers(visited, round(canonical), round(sequences))
+        """The number of graphs of this size."""
+        found = self._walk(size, COUNT)
+        return Numbers(found.visited, round(found.stands_for), round(found.sequences))
 
     def _walk(
         self, size: int, task: int, part: int = 0, parts: int = 1, shard: int = 0,
         shards: int = 1, marks: Marks | None = None,
-    ) -> tuple[int, float, float, Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    ) -> Walked:  # fmt: skip
         marks = marks or Marks(1)
-        found: tuple[int, float, float, Array, Array, Array, Array, Array, Array] = walk(
-            size, self.size, task, self.app_a, self.app_b, self.app_out, self.app_hash,
-            self.pair_start, self.pair_count, self.base, self.inputs, self.value_hash,
-            self.surface, self.fits, self.keys, self.numbers, self.pairs, self.holes,
-            self.multiplicity, part, parts, shard, shards, marks.shift, marks.seen, marks.marked,
+        world = World(
+            self.size, self.inputs, self.base, self.app_a, self.app_b, self.app_out,
+            self.app_hash, self.pair_start, self.pair_count, self.value_hash, self.surface,
+            self.fits, self.holes, self.multiplicity,
         )  # fmt: skip
+        share = Share(task, size, part, parts, shard, shards, marks.shift, marks.seen, marks.marked)
+        found: Walked = walk(world, share, self.keys, self.numbers, self.pairs)
         return found
 
     # -------------------------------------------------------------------------------- storing

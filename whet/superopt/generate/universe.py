@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from whet.core.types import Array, Shape
-from whet.superopt.generate import walk
 from whet.superopt.generate.compiled import U
 from whet.superopt.generate.evaluate import (
     KIND_NUMBERS,
@@ -33,6 +32,7 @@ from whet.superopt.generate.forms import Form
 from whet.superopt.generate.grammar import Grammar, Instance
 from whet.superopt.generate.kinds import Kind, result_kinds
 from whet.superopt.generate.marks import Marks
+from whet.superopt.generate.pair_table import UNARY, grown, insert_pairs
 from whet.superopt.generate.pools import Pool
 from whet.superopt.generate.scramble import scramble
 from whet.superopt.generate.tables import Tables
@@ -120,7 +120,7 @@ class Universe:
         n = self.inputs
         a, b = np.triu_indices(n, 1)
         first = np.concatenate([np.arange(n), a]).astype(np.int32)
-        second = np.concatenate([np.full(n, walk.UNARY), b]).astype(np.int32)
+        second = np.concatenate([np.full(n, UNARY), b]).astype(np.int32)
         self._insert(first, second)
         self._round(first, second, last=self.size == 1)
         self.base = len(self.apps)
@@ -132,7 +132,7 @@ class Universe:
             after_round()
 
     def tables(self) -> Tables:
-        """What walking over the graphs needs."""
+        """Tables for walking over the graphs."""
         apps = self.apps
         surface = np.array(self.grammar.surface_of_kind, np.int32)[self.kind]
         return Tables(
@@ -143,8 +143,8 @@ class Universe:
 
     def _insert(self, a: Array, b: Array) -> None:
         while (self.pairs + len(a)) * 2 > len(self.keys):
-            self.keys, self.numbers = walk.grown(self.keys, self.numbers)
-        walk.insert_pairs(self.keys, self.numbers, a, b, self.pairs)
+            self.keys, self.numbers = grown(self.keys, self.numbers)
+        insert_pairs(self.keys, self.numbers, a, b, self.pairs)
         self.pairs += len(a)
 
     # --------------------------------------------------------------------------------- values
@@ -319,7 +319,7 @@ class Universe:
                               apps.hash[order]))  # fmt: skip
 
     def _append_pairs(self, pair: Array) -> None:
-        """Where the applications of the new pairs will be."""
+        """The places of the applications of the new pairs."""
         done = len(self.pair_start)
         counts = np.bincount(pair - done, minlength=self.pairs - done)
         start = len(self.apps) + np.cumsum(counts) - counts

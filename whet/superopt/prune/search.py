@@ -42,7 +42,7 @@ BATCH = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many graphs and pairs of a size there were on the way.
+    """Counts of the graphs and pairs of a size on the way.
 
     A pair counts by the number of operators of its larger graph.
     """
@@ -98,11 +98,11 @@ class _Steps:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """What a worker needs to know for its share of the fingerprints."""
+    """The knowledge of a worker for its share of the fingerprints."""
 
     folder: str
     graphs: int
-    """How many there are in all shards."""
+    """The number in all shards."""
     shard: int
     shards: int
     ops: tuple[Op, ...]

@@ -74,7 +74,7 @@ class Found:
 
 
 def size_of(terms: Sequence[Term]) -> int:
-    """How many operators the terms contain, shared ones counted once."""
+    """The number of operators that the terms contain, shared ones counted once."""
     seen: set[Any] = set()
     for term in terms:
         for t in subterms(term):

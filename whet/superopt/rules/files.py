@@ -118,7 +118,7 @@ def _fields(block: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _stated(block: Sequence[str]) -> Rule:
-    """What the block claims."""
+    """The rule that the block claims."""
     variables = []
     for line in block[1:]:
         words = line.split()

@@ -110,17 +110,13 @@ def _table(shown: Sequence[frozenset[str]]) -> Array:
 
 
 def assignments(
-    claim: Claim,
-    count: int,
-    seed: int,
-    pools: Sequence[tuple[int, ...]] = POOLS,
-    largest: int | None = None,
+    claim: Claim, count: int, seed: int, largest: int | None = None
 ) -> tuple[Assignment, ...]:
     """Up to `count` assignments that are as different as possible (see `Stream.spread`).
 
     Extents of inputs are at most `largest`.
     """
-    return Stream(claim, seed, pools, largest).spread(count)
+    return Stream(claim, seed, largest=largest).spread(count)
 
 
 def search(
@@ -181,8 +177,8 @@ def _with_challenges(
 
 
 def features(claim: Claim, at: Assignment) -> frozenset[str]:
-    """What makes the assignment hard: groups, depthwise, stride 2 on even extents, extents of
-    1, unequal parts, tensors of equal shape, extents that differ, values of attributes."""
+    """Features that make the assignment hard: groups, depthwise, stride 2 on even extents, extents
+    of 1, unequal parts, tensors of equal shape, extents that differ, values of attributes."""
     types = typed(claim.sides, dict(at.attributes), dict(at.shapes))
     assert types is not None, at
     found: set[str] = {f"{n}={v}" for n, v in at.attributes}

@@ -51,7 +51,7 @@ class Chance:
 
 
 class Plan:
-    """What all attempts for a claim share: what can be judged once a tensor has its shape."""
+    """The common part of all attempts for a claim: what is judged once a tensor has its shape."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim, self.attributes = claim, claim.attributes

@@ -17,7 +17,7 @@ from importlib import resources
 from whet.core.digest import digest_text
 from whet.graph.laws import ReadLaw, read_law
 from whet.graph.terms import Apply, Term, subterms
-from whet.ops.base import REGISTRY, Law, Op
+from whet.ops.base import REGISTRY, Law
 from whet.superopt.verify.assign import fits, search
 from whet.superopt.verify.claims import Assignment, Claim, read_assignment
 from whet.superopt.verify.extents import telling
@@ -57,11 +57,11 @@ def claim_of(law: ReadLaw, ranks: Iterable[tuple[str, int]]) -> Claim:
     return Claim(tuple(ranks), (law.left,), (law.right,), law.guards)
 
 
-def laws(registry: Mapping[str, type[Op]] = REGISTRY) -> dict[str, Law]:
+def laws() -> dict[str, Law]:
     """Every law once, by a name that stays with it: its operator and a part of its digest."""
     found: dict[str, Law] = {}
     known: set[str] = set()
-    for name, cls in sorted(registry.items()):
+    for name, cls in sorted(REGISTRY.items()):
         for law in cls.axioms if isinstance(cls.axioms, tuple) else ():
             if digest(law) not in known:
                 known.add(digest(law))
@@ -100,7 +100,7 @@ def axioms_of(name: str, law: Law) -> tuple[Axiom, ...]:
 
 @dataclass(frozen=True)
 class Examined:
-    """What testing a law found: the ranks at which it holds, or why it is not used."""
+    """The result of testing a law: the ranks at which it holds, or why it is not used."""
 
     law: Law
     axioms: tuple[Axiom, ...]
@@ -152,7 +152,7 @@ Recorded = dict[str, tuple[Entry, ...]]
 
 
 def digest(law: Law) -> str:
-    """What tells laws apart: text, guards and the ranks of the example."""
+    """The digest that tells laws apart: text, guards and the ranks of the example."""
     return digest_text(law.text, *law.when, str(law.example))
 
 
@@ -174,7 +174,7 @@ def write_record(examined: Mapping[str, Examined]) -> str:
 
 @functools.cache
 def recorded() -> Recorded:
-    """What the package's record says, by digest of the law."""
+    """The package's record, by digest of the law."""
     source = resources.files("whet.superopt.verify").joinpath(RECORD)
     return read_record(source.read_text()) if source.is_file() else {}
 

@@ -1,4 +1,4 @@
-"""What is tested, and where: claims and assignments."""
+"""Claims and assignments: what is tested, and where."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whet.graph.terms import Term, attribute_names
 
 @dataclass(frozen=True)
 class Claim:
-    """What is tested: that both sides agree wherever they have types and the guards hold."""
+    """A claim to test: that both sides agree wherever they have types and the guards hold."""
 
     ranks: tuple[tuple[str, int], ...]
     left: tuple[Term, ...]

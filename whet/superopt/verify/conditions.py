@@ -1,4 +1,4 @@
-"""What must hold where a rule is used, besides its guards.
+"""Conditions for the use of a rule, besides its guards.
 
 A proof takes some things from types: `matmul(x, w)` would have none unless
 `dim(x, 1) == dim(w, 0)`.  It learns them from the shapes of its certificate, at all of which they

@@ -132,7 +132,7 @@ class _Expansion:
 
 @functools.lru_cache(maxsize=2048)
 def _meaning(op: Op, types: tuple[TensorType, ...]) -> _Program | _Expansion:
-    """What the operator computes on inputs of these types."""
+    """The tensor expressions of the operator on inputs of these types."""
     if op.expand is not None:
         given = tuple(make_input(f"t{n}", t) for n, t in enumerate(types))
         expanded = op.expand(GraphBuilder(), *given)
@@ -287,7 +287,7 @@ class _Stage:
         return np.asarray(array.reshape(-1)[self.program.places[key]])
 
     def _places(self, e: Read) -> Array:
-        """Where the elements stand in memory order.
+        """The places of the elements in memory order.
 
         Positions outside are those of a select's other side: any element will do.
         """

@@ -137,7 +137,7 @@ def _certificate(
 
 
 def _hint(rule: Rule, gates: Sequence[tuple[str, str]]) -> str:
-    """What would have to be known to prove the rule."""
+    """The knowledge that a proof of the rule lacks."""
     answers = dict(gates)
     if answers["prover"] != "proved":
         equations = "; ".join(f"{a} = {b}" for a, b in zip(rule.lhs, rule.rhs))
@@ -217,7 +217,7 @@ def shared_prover() -> Prover:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What a worker needs to know for some groups of forms."""
+    """The knowledge of a worker for some groups of forms."""
 
     groups: tuple[tuple[Rule, ...], ...]
     seed: int

@@ -37,7 +37,7 @@ Mode = Literal["field", "order"]
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Where the sides of a claim differ."""
+    """The place where the sides of a claim differ."""
 
     at: Assignment
     output: int
@@ -49,7 +49,7 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate found: `passed`, and if not why; `at` are the assignments it tried."""
+    """The gate's verdict: `passed`, and if not why; `at` are the assignments it tried."""
 
     passed: bool
     at: tuple[Assignment, ...]

@@ -29,7 +29,7 @@ def _state() -> str:
 
 
 def path_of(folder: Path, forms: Sequence[Rule], seed: int) -> Path:
-    """Where the report on these forms is kept."""
+    """The place of the report on these forms."""
     marks = (f"{form.name} {form.core} {form.hash}" for form in forms)
     return folder / f"proof-{digest_text(_state(), str(seed), *marks)[:24]}.json"
 

@@ -91,7 +91,7 @@ class Language:
         return self.function("item", INT, INT, INT)(value, index)
 
     def known_of(self, names: Iterable[str]) -> list[Any]:
-        """What is true of the functions of these names."""
+        """Formulas that are true of the functions of these names."""
         return [f for name in sorted(set(names)) for f in self.background.get(name, ())]
 
 

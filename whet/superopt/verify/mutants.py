@@ -99,7 +99,7 @@ def find_and_judge(
     executor: Executor,
     progress: Progress | None = None,
 ) -> list[Kills]:
-    """What the gates say about at least `wanted` mutants, if the rules have so many."""
+    """The gates' answers on at least `wanted` mutants, if the rules have so many."""
     shares = _shares(wanted, len(rules))
     tasks = [(r, seed, 0, n) for r, n in zip(rules, shares)]
     found = executor.map(judge_mutants, tasks, progress=progress)
@@ -114,7 +114,7 @@ def find_and_judge(
 
 
 def _shares(wanted: int, rules: int) -> list[int]:
-    """How many mutants of each rule: as even as can be, and `wanted` in all."""
+    """The number of mutants of each rule: as even as can be, and `wanted` in all."""
     return [wanted * (n + 1) // rules - wanted * n // rules for n in range(rules)]
 
 
@@ -237,7 +237,7 @@ def _row(name: str, kills: Sequence[Kills]) -> list[str]:
 
 
 def _kind(change: str) -> str:
-    """What kind of change it was, without its details."""
+    """The kind of change, without its details."""
     if ";" in change:
         return "two changes"
     what = change.split(": ")[-1]

@@ -26,7 +26,7 @@ from whet.superopt.verify.logic import (
     attribute_constant,
     list_name,
 )
-from whet.superopt.verify.solver import Problem
+from whet.superopt.verify.solver import Answer, Problem
 
 RESOURCES = 1_200_000
 """Steps of the solver before it gives up, about a third of a second: three times as many as any of
@@ -47,6 +47,8 @@ class Proof:
     proved: bool
     axioms: tuple[str, ...] = ()
     problem: str = ""
+    exhausted: bool = False
+    """Whether there is no proof because everything was tried, and not because steps ran out."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class _Stated:
 
 @dataclass(frozen=True)
 class _Goals:
-    """What must be impossible, output by output, and what may be assumed for each."""
+    """Formulas that must be impossible, output by output, and what may be assumed for each."""
 
     unequal: list[Any]
     assumed: list[Any]
@@ -102,10 +104,10 @@ class Prover:
         problem = self._problem(goals, relevant)
         used: dict[str, None] = {}
         for n in outputs:
-            core = self._refute(problem, n, relevant)
-            if core is None:
-                return Proof(False, problem=f"no proof of output {n}")
-            used.update(dict.fromkeys(core))
+            answer = problem.answer(self.resources, relevant, n)
+            if answer.core is None:
+                return Proof(False, (), f"no proof of output {n}", answer.exhausted)
+            used.update(dict.fromkeys(self._needed(problem, n, answer.core)))
         return Proof(True, tuple(sorted(used)))
 
     def relevant(self, claim: Claim, at: Assignment) -> list[Axiom]:
@@ -209,26 +211,18 @@ class Prover:
         given = [*goals.assumed, *self.language.known_of(used)]
         return Problem(given, goals.unequal, {a: s.formulas for a, s in stated.items()})
 
-    def _refute(
-        self, problem: Problem[Axiom], goal: int, axioms: Sequence[Axiom]
-    ) -> list[str] | None:
-        """The axioms from which the goal is impossible; None if it may be possible.
-
-        The solver names some that it needs; those that turn out to be superfluous are dropped.
-        """
-        needed = problem.core(self.resources, axioms, goal)
-        if needed is None:
-            return None
+    def _needed(self, problem: Problem[Axiom], goal: int, needed: Sequence[Axiom]) -> list[str]:
+        """Of the axioms that the solver names those that the goal's refutation needs."""
         for axiom in sorted(needed, key=lambda a: a.law.law.numeric == "exact"):
             fewer = [a for a in needed if a is not axiom]
             if problem.core(FOR_FEWER, fewer, goal) is not None:
                 needed = fewer
         return list(dict.fromkeys(a.name for a in needed))
 
-    def core(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> list[Axiom] | None:
-        """Axioms that make the given formulas contradictory, or None."""
+    def contradiction(self, given: Sequence[Any], axioms: Sequence[Axiom]) -> Answer[Axiom]:
+        """Axioms that make the given formulas contradictory, if there are any."""
         goals = _Goals([z3.And(*given)], [], set())
-        return self._problem(goals, axioms).core(self.resources, axioms, 0)
+        return self._problem(goals, axioms).answer(self.resources, axioms, 0)
 
 
 def _facts(reading: Translation, found: Sequence[Fact]) -> list[Any]:

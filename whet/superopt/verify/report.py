@@ -1,4 +1,4 @@
-"""What the gates found out about a rule."""
+"""The gates' report on a rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Outcome = Literal["proved", "refuted", "unproved", "alarm"]
 
 @dataclass(frozen=True)
 class Report:
-    """What the gates found.
+    """The findings of the gates.
 
     `rule` is the rule as it stands now: with its certificate if it was proved, and with the
     guards that were added.  `gates` says what each gate answered; `proving` is the processor time

@@ -8,6 +8,7 @@ context, where they are all that there is.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import z3
@@ -15,6 +16,17 @@ import z3
 Key = TypeVar("Key", bound=Hashable)
 
 SOLVER = f"z3 {z3.get_version_string()}"
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Key]):
+    """Assumptions that contradict the rest, if some were found.
+
+    `exhausted` says that there was nothing left to try, not that the limit was reached.
+    """
+
+    core: list[Key] | None
+    exhausted: bool = True
 
 
 class Problem(Generic[Key]):
@@ -39,7 +51,11 @@ class Problem(Generic[Key]):
         return list(vector.translate(self._context))
 
     def core(self, resources: int, chosen: Iterable[Key], alternative: int) -> list[Key] | None:
-        """Some of the chosen assumptions that contradict the rest; None if that is not found out.
+        """Some of the chosen assumptions that contradict the rest; None if none were found."""
+        return self.answer(resources, chosen, alternative).core
+
+    def answer(self, resources: int, chosen: Iterable[Key], alternative: int) -> Answer[Key]:
+        """The same, with whether everything was tried.
 
         Model-based instantiation is off, so that "no" is answered fast instead of never;
         `resources` are steps of the solver, since a clock would give other answers on another or
@@ -58,6 +74,8 @@ class Problem(Generic[Key]):
                 labels[label] = key
                 solver.assert_and_track(formula, z3.Bool(label, self._context))
         solver.add(*self._given, self._alternatives[alternative])
-        if solver.check() != z3.unsat:
-            return None
-        return list(dict.fromkeys(labels[str(c)] for c in solver.unsat_core()))
+        found = solver.check()
+        if found != z3.unsat:
+            # Everything that laws can be applied to has been tried, or the steps were used up.
+            return Answer(None, found == z3.sat or "quantifiers" in solver.reason_unknown())
+        return Answer(list(dict.fromkeys(labels[str(c)] for c in solver.unsat_core())))

@@ -118,7 +118,7 @@ def _made(cls: type[Op] | None, name: str, attributes: tuple[tuple[str, Any], ..
 
 @functools.lru_cache(maxsize=1 << 16)
 def inferred(op: Op, types: Types) -> Types | None:
-    """What the operator infers; None if the types do not fit it or nothing comes out."""
+    """The types that the operator infers; None if the types do not fit it or nothing comes out."""
     try:
         found = op.infer_types(tuple(t for t in types if isinstance(t, TensorType)))
     except WhetError:

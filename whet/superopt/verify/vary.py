@@ -102,7 +102,7 @@ class Equal:
 
 
 def _read(at: Assignment) -> dict[Place, int]:
-    """What stands at the places of an assignment."""
+    """The entries at the places of an assignment."""
     found = {(n, axis): d for n, shape in at.shapes for axis, d in enumerate(shape)}
     return found | {(n, 0): v for n, v in at.attributes if type(v) is int}
 

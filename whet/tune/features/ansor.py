@@ -194,7 +194,7 @@ def reuse_of(t: Touched, g: Geometry) -> tuple[Array, Array, Array]:
 
 
 def innermost_stride(t: Touched, g: Geometry) -> Array:
-    """How far the address moves along the innermost loop that is one."""
+    """The distance that the address moves along the innermost loop that is one."""
     found = np.zeros(g.extents.shape[1], np.float32)
     for n in range(g.depth):
         found = np.where(g.extents[n] > 1, np.abs(t.strides[n]).astype(np.float32), found)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from whet.core.cpu import CpuTarget
 from whet.core.errors import check
 from whet.core.types import Array
 from whet.schedule.space.statements import MARKS, Statement
@@ -49,7 +50,8 @@ Describe = Callable[[Columns, Statement, Geometry], None]
 
 def _of_main_statement(batch: Batch, describe: Describe) -> Array:
     """The columns of the statement that executes most operations, candidate by candidate."""
-    statements = statements_of(batch)
+    statements, target = statements_of(batch), batch.target
+    assert isinstance(target, CpuTarget), "these features are about loops of a CPU"
     check(len(statements) > 0, "WH2121",
           f"the sketch '{batch.sketch.name}' does not describe its loops")  # fmt: skip
     work = np.full((len(statements), len(batch)), -1.0)
@@ -62,7 +64,7 @@ def _of_main_statement(batch: Batch, describe: Describe) -> Array:
         if not len(chosen):
             continue
         to = Columns(len(s.rows))
-        describe(to, s, geometry_of(s, batch.target.line_bytes))
+        describe(to, s, geometry_of(s, target.line_bytes))
         table = to.matrix()
         if found is None:
             found = np.zeros((len(batch), table.shape[1]), np.float32)

@@ -1,4 +1,4 @@
-"""What a statement touches at every level of its loops, for all candidates at once.
+"""The memory that a statement touches at every level of its loops, for all candidates at once.
 
     for i in 4: for k in 8: y[i] += a[i, k]      elements of a within each level:  32, 8, 1
 

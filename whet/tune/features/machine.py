@@ -1,4 +1,4 @@
-"""What a statement asks of the machine: instructions, chains, traffic of every cache.
+"""The demands of a statement on the machine: instructions, chains, traffic of every cache.
 
 Ansor's features leave it to the model to find out what a cache does; these say it.  A level whose
 footprint fits a cache stays there: what leaves the cache is its footprint once per entry, not
@@ -112,7 +112,7 @@ def _chains(s: Statement, g: Geometry, lanes: Array) -> tuple[Array, Array]:
 
 
 def _steps(s: Statement, g: Geometry) -> Array:
-    """How often an accumulator waits for its last value."""
+    """The number of times that an accumulator waits for its last value."""
     spatial = np.array([not r for r in s.reduces], bool)[:, None]
     result: Array = np.where(_held(s) & spatial, np.float32(1), g.extents).prod(axis=0)
     return result

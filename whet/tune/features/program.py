@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from whet.core.cpu import PRESETS
+from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import f32
 from whet.core.types import Array
 from whet.ir.program import Buffer
@@ -39,23 +39,24 @@ class Rows:
 
 
 def features_of(batch: Batch) -> Rows:
-    """The features of all candidates of a batch; no rows if its sketch does not describe loops."""
+    """The features of all candidates of a batch; no rows if its sketch does not describe loops of a
+    CPU, which is what they are about."""
     draft = batch.draft
     parts: list[Array] = []
     owners: list[Array] = []
     least: list[Array] = []
     names: list[str] = []
-    statements = statements_of(batch)
-    if not statements:
+    statements, target = statements_of(batch), batch.target
+    if not statements or not isinstance(target, CpuTarget):
         width = len(column_names())
         return Rows(np.zeros((0, width), np.float32), np.zeros(0, np.int64), column_names())
     shared = [_written(statements, but=s) for s in statements]
     for s, others in zip(statements, shared):
         to = Columns(len(s.rows))
         own = draft[s.rows]
-        g = geometry_of(s, batch.target.line_bytes)
-        add_statement(to, s, g, batch.target, batch.threads, others)
-        least.append(add_machine(to, s, g, batch.target, batch.threads, own))
+        g = geometry_of(s, target.line_bytes)
+        add_statement(to, s, g, target, batch.threads, others)
+        least.append(add_machine(to, s, g, target, batch.threads, own))
         parts.append(to.matrix())
         owners.append(s.rows)
         names = to.names
@@ -98,7 +99,7 @@ def _written(statements: tuple[Statement, ...], but: Statement) -> frozenset[str
 
 
 def _program_columns(batch: Batch, owners: Array, least: Array) -> Columns:
-    """What the statements of a candidate have in common, and how much of it is this one's."""
+    """Features that a candidate's statements have in common, and how much of it is this one's."""
     to = Columns(len(owners))
     count = len(batch)
     total = np.bincount(owners, least, count)
@@ -123,7 +124,7 @@ def _program_columns(batch: Batch, owners: Array, least: Array) -> Columns:
 
 @lru_cache(maxsize=1)
 def column_names() -> tuple[str, ...]:
-    """What the columns are, in order."""
+    """The names of the columns, in order."""
     x = placeholder((2, 2), f32, "x")
     y = compute((2, 2), lambda i, j: x[i, j] + 1.0, "y")
     buffers: dict[Tensor, Buffer] = {t: Buffer(t.name, t.shape, t.dtype) for t in (x, y)}

@@ -22,7 +22,7 @@ PATIENCE = 30
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """How trees are grown; what is not here is LightGBM's default."""
+    """The settings by which trees are grown; what is not here is LightGBM's default."""
 
     rounds: int = 150
     leaves: int = 15

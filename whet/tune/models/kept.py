@@ -15,9 +15,9 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 
-from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_bytes, digest_text
 from whet.core.errors import check
+from whet.core.target import Target
 from whet.db.store import Database
 from whet.tune.features.program import column_names
 from whet.tune.models.analytic import Analytic
@@ -31,7 +31,7 @@ FEWEST_KEPT = 256
 """Trials from which on a model is worth keeping."""
 
 
-def keep_model(database: Database, target: CpuTarget, model: SummedTrees, trials: int) -> None:
+def keep_model(database: Database, target: Target, model: SummedTrees, trials: int) -> None:
     """Keeps a model that corrects the analytic one and was taught by so many trials."""
     check(isinstance(model.base, Analytic), "WH4102",
           "only a model on top of the analytic one can be kept")  # fmt: skip
@@ -42,13 +42,13 @@ def keep_model(database: Database, target: CpuTarget, model: SummedTrees, trials
     database.add_model(target, KIND, first + b"\n" + text)
 
 
-def kept_model(database: Database, target: CpuTarget) -> SummedTrees | None:
+def kept_model(database: Database, target: Target) -> SummedTrees | None:
     """The newest model that was kept for the target, unless features have changed since."""
     found = _read(database, target)
     return None if found is None else found[0]
 
 
-def keep_if_wiser(database: Database, target: CpuTarget, trials: Sequence[Trials]) -> bool:
+def keep_if_wiser(database: Database, target: Target, trials: Sequence[Trials]) -> bool:
     """Keeps what trials teach, if they are enough and more than taught the model that is there."""
     tasks = {t.batch.task.key for t in trials}
     good = good_trials(trials)
@@ -64,7 +64,7 @@ def keep_if_wiser(database: Database, target: CpuTarget, trials: Sequence[Trials
     return True
 
 
-def _read(database: Database, target: CpuTarget) -> tuple[SummedTrees, int] | None:
+def _read(database: Database, target: Target) -> tuple[SummedTrees, int] | None:
     """The newest model and how many trials taught it."""
     data = database.model(target, KIND)
     if data is None:

@@ -1,4 +1,4 @@
-"""What searches ask of a cost model, and what it learns from.
+"""The protocol of cost models: what searches ask them, and what they learn from.
 
     batch = make_batch(task, "contraction", holes, target, threads)
     scores = model.scores(batch)                       one number per candidate, higher is better
@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from whet.core.cpu import CpuTarget
 from whet.core.errors import check
+from whet.core.target import Target
 from whet.core.types import Array
 from whet.schedule.space.registry import find_sketch
 from whet.schedule.space.sketch import Population, Sketch
@@ -34,7 +34,7 @@ class Batch:
     sketch: Sketch[Any, Any]
     form: Any
     """What the sketch found in the task."""
-    target: CpuTarget
+    target: Target
     threads: int
     holes: Population
 
@@ -54,7 +54,7 @@ class Batch:
 
 
 def make_batch(
-    task: Task, sketch: str, holes: Population, target: CpuTarget, threads: int
+    task: Task, sketch: str, holes: Population, target: Target, threads: int
 ) -> Batch:  # fmt: skip
     """Candidates by the name of their sketch, which must fit the task."""
     found = find_sketch(sketch)

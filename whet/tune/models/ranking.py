@@ -82,7 +82,7 @@ OBJECTIVE = {
 
 
 def discount_after(trials: int) -> float:
-    """What a base model still counts after so many trials of the task itself."""
+    """The weight of a base model after so many trials of the task itself."""
     discount: float = 2.0 ** (-trials / HALVED_EVERY)
     return discount if discount >= LEAST_DISCOUNT else 0.0
 

@@ -99,7 +99,7 @@ class ThroughputLearner:
 
 
 def good_trials(trials: Sequence[Trials]) -> int:
-    """How many trials did not fail."""
+    """The number of trials that did not fail."""
     return sum(int(np.isfinite(t.seconds).sum()) for t in trials)
 
 

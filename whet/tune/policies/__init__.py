@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from whet.tune.models.trees import CorrectionLearner
+from whet.core.errors import UsageError, check
+from whet.tune.models.learners import DEFAULT_LEARNER, find_learner
+from whet.tune.models.protocol import Learner
 from whet.tune.policies.annealing import Annealing
 from whet.tune.policies.bandit import SketchBandit
 from whet.tune.policies.beam import Beam
@@ -19,18 +21,39 @@ from whet.tune.policies.verify import DraftThenVerify
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "default": lambda: ExploreThenDroplet(Draft(), explored=24),
-    "learned": lambda: ExploreThenDroplet(Evolution(CorrectionLearner())),
     "draft": Draft,
-    "evolution": lambda: Evolution(CorrectionLearner()),
-    "verify": lambda: DraftThenVerify(CorrectionLearner()),
-    "bandit": lambda: SketchBandit(Evolution(CorrectionLearner())),
     "droplet": Droplet,
-    "annealing": lambda: Annealing(CorrectionLearner()),
     "genetic": Genetic,
-    "beam": lambda: Beam(CorrectionLearner()),
     "random": RandomSearch,
     "grid": GridSearch,
 }
-"""What makes each policy."""
+"""Makers of the policies that go by trials and the analytic model."""
 
-__all__ = ["POLICIES", "Known", "Policy"]
+LEARNING: dict[str, Callable[[Learner], Policy]] = {
+    "learned": lambda learner: ExploreThenDroplet(Evolution(learner)),
+    "evolution": Evolution,
+    "verify": DraftThenVerify,
+    "bandit": lambda learner: SketchBandit(Evolution(learner)),
+    "annealing": Annealing,
+    "beam": Beam,
+}
+"""Makers of the policies that go by a learned model."""
+
+
+def policy_names() -> list[str]:
+    return [*POLICIES, *LEARNING]
+
+
+def find_policy(name: str, model: str | None = None) -> Callable[[], Policy]:
+    """The maker of the policy of that name; `model` is the name of its learner, if it has one."""
+    check(name in POLICIES or name in LEARNING, "WH1002", f"there is no policy '{name}'",
+          hint=", ".join(policy_names()), kind=UsageError)  # fmt: skip
+    if name in LEARNING:
+        make, learner = LEARNING[name], find_learner(model or DEFAULT_LEARNER)
+        return lambda: make(learner)
+    check(model is None, "WH1002", f"the policy '{name}' has no learned cost model to choose",
+          hint=f"policies that learn are {', '.join(LEARNING)}", kind=UsageError)  # fmt: skip
+    return POLICIES[name]
+
+
+__all__ = ["LEARNING", "POLICIES", "Known", "Policy", "find_policy", "policy_names"]

@@ -15,6 +15,14 @@ from whet.tune.space import Row, Space, distinct
 from whet.tune.timing import FAILED
 
 JUMPS = {"jump": 0.95, "structure": 0.05}
+CHAINS, STEPS = 128, 200
+PATIENCE = 50
+"""Steps without a better row after which the chains stop."""
+SPARE = 4
+"""Of how many times as many rows a batch is chosen."""
+DIVERSITY = 0.02
+"""What a value that no other row of the batch has is worth, by the speed of the fastest row."""
+CHANCE = 0.05
 
 
 class Annealing:
@@ -24,30 +32,20 @@ class Annealing:
     different values.
     """
 
-    def __init__(
-        self,
-        learner: Learner | None = None,
-        chains: int = 128,
-        steps: int = 200,
-        patience: int = 50,
-        spare: int = 4,
-        diversity: float = 0.02,
-        chance: float = 0.05,
-    ) -> None:
-        self.learner, self.chains, self.steps, self.patience = learner, chains, steps, patience
-        self.spare, self.diversity, self.chance = spare, diversity, chance
+    def __init__(self, learner: Learner | None = None) -> None:
+        self.learner = learner
 
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
     ) -> list[Row]:
         judge = learned(self.learner, space, known) or ANALYTIC
         scored = [self.anneal(space, n, known, judge, rng) for n in range(len(space.tables))]
-        lucky = int(rng.binomial(count, self.chance))
-        pool = favourites(scored, space, known, self.spare * count)
+        lucky = int(rng.binomial(count, CHANCE))
+        pool = favourites(scored, space, known, SPARE * count)
         scores = np.concatenate(
             [judge.scores(space, n, space.tables[n].matrix[[r]]) for n, r in pool]
         ) if pool else np.zeros(0)  # fmt: skip
-        chosen = diverse(space, pool, scores, count - lucky, self.diversity)
+        chosen = diverse(space, pool, scores, count - lucky, DIVERSITY)
         taken = {**known, **dict.fromkeys(chosen, FAILED)}
         return chosen + RandomSearch().propose(space, taken, count - len(chosen), rng)
 
@@ -60,15 +58,15 @@ class Annealing:
         """
         table = space.tables[number]
         tried = sorted((row for row in known if row[0] == number), key=lambda row: known[row])
-        kept = [row for _, row in tried[: self.chains // 2]]
-        start = table.sample(self.chains - len(kept), rng)
+        kept = [row for _, row in tried[: CHAINS // 2]]
+        start = table.sample(CHAINS - len(kept), rng)
         state = np.concatenate([table.matrix[kept], start])
         scores = judge.scores(space, number, state)
         met, met_scores = [state.copy()], [scores.copy()]
         best, idle = float(scores.max(initial=-np.inf)), 0
-        for step in range(self.steps):
-            temperature = 1.0 - step / self.steps
-            if idle > self.patience or not len(state):
+        for step in range(STEPS):
+            temperature = 1.0 - step / STEPS
+            if idle > PATIENCE or not len(state):
                 break
             moved = mutate(table, state, rng, JUMPS)
             found = judge.scores(space, number, moved)

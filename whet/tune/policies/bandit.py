@@ -10,6 +10,9 @@ from whet.tune.policies.evolution import Evolution
 from whet.tune.policies.protocol import Known, Policy
 from whet.tune.space import Row, Space
 
+BOLDNESS = 0.25
+"""How much sketches that were tried seldom are preferred."""
+
 
 class SketchBandit:
     """Upper confidence bounds over a sliding window choose sketches; a policy chooses rows.
@@ -18,11 +21,9 @@ class SketchBandit:
     because what a sketch still has to offer changes as its best rows are used up.
     """
 
-    def __init__(
-        self, inner: Policy | None = None, window: int = 64, boldness: float = 0.25
-    ) -> None:  # fmt: skip
+    def __init__(self, inner: Policy | None = None, window: int = 64) -> None:
         self.inner: Policy = inner or Evolution()
-        self.window, self.boldness = window, boldness
+        self.window = window
 
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
@@ -41,7 +42,7 @@ class SketchBandit:
     def shares(
         self, space: Space, known: Known, count: int, done: set[int]
     ) -> dict[int, int]:  # fmt: skip
-        """How many of the next trials each sketch gets."""
+        """The share of each sketch in the next trials."""
         best = min(known.values(), default=math.inf)
         rewards: dict[int, list[float]] = {n: [] for n in range(len(space.tables)) if n not in done}
         for (number, _), timing in list(known.items())[-self.window :]:
@@ -59,7 +60,7 @@ class SketchBandit:
             return math.inf
         mean = sum(rewards) / len(rewards) if rewards else 0.5
         horizon = min(total, self.window)
-        return mean + self.boldness * math.sqrt(math.log(horizon + 1) / pulls)
+        return mean + BOLDNESS * math.sqrt(math.log(horizon + 1) / pulls)
 
     def _within(
         self, space: Space, number: int, known: Known, count: int, taken: set[Row],

@@ -20,6 +20,10 @@ from whet.tune.policies.judge import ANALYTIC, Judge, learned
 from whet.tune.policies.protocol import Known
 from whet.tune.space import Row, Space, Table
 
+COMPLETIONS = 4
+"""By how many completions a beginning is judged."""
+LISTED = 16384
+"""Rows of a closed table that are looked at."""
 SPARE = 4
 """How many completions are drawn for each that is judged: not all are legal."""
 
@@ -27,12 +31,8 @@ SPARE = 4
 class Beam:
     """The beam's last rows, the best first; a wider beam when all of them are known."""
 
-    def __init__(
-        self, learner: Learner | None = None, width: int = 16, completions: int = 4,
-        judged: int = 512, listed: int = 16384,
-    ) -> None:  # fmt: skip
-        self.learner, self.width, self.completions = learner, width, completions
-        self.judged, self.listed = judged, listed
+    def __init__(self, learner: Learner | None = None, width: int = 16, judged: int = 512) -> None:
+        self.learner, self.width, self.judged = learner, width, judged
 
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
@@ -42,7 +42,7 @@ class Beam:
             number: Scored(number, rows, judge.scores(space, number, rows))
             for number, table in enumerate(space.tables)
             if not table.is_open
-            for rows in (table.sample(self.listed, rng),)
+            for rows in (table.sample(LISTED, rng),)
         }
         width = self.width
         widest = max((len(t.matrix) for t in space.tables), default=0)
@@ -78,14 +78,14 @@ class Beam:
         """Legal rows that are decided as the kept ones are, with ways to decide the next holes."""
         tails = table.sample(self.judged, rng)
         ways = np.unique(tails[:, holes], axis=0)
-        each = max(1, self.judged // (len(kept) * self.completions)) * SPARE
+        each = max(1, self.judged // (len(kept) * COMPLETIONS)) * SPARE
         # Every kept row goes through all ways, from one by chance; with as many completions each.
         turns = np.arange(each)[:, None] + rng.integers(len(ways), size=len(kept))
-        way = np.repeat(turns.reshape(-1) % len(ways), self.completions)
+        way = np.repeat(turns.reshape(-1) % len(ways), COMPLETIONS)
         rows = tails[rng.integers(len(tails), size=len(way))]
         rows[:, holes] = ways[rng.permutation(len(ways))][way]
         rows[:, decided] = np.tile(
-            np.repeat(kept[:, decided], self.completions, axis=0), (each, 1)
+            np.repeat(kept[:, decided], COMPLETIONS, axis=0), (each, 1)
         )  # fmt: skip
         # A kept row is a completion of itself, so that no beam ends with nothing legal.
         return np.concatenate([rows[table.legal(rows)][: self.judged], kept])
@@ -94,12 +94,12 @@ class Beam:
 def decisions(table: Table) -> list[Array]:
     """The holes of each loop that have several values, in the order of the holes."""
     open_holes = np.flatnonzero([len(values) > 1 for values in table.values])
-    loops = table.groups[open_holes]
+    loops = table.loops[open_holes]
     return [open_holes[loops == loop] for loop in dict.fromkeys(loops.tolist())]
 
 
 def narrowed(listed: Scored, order: list[Array], width: int) -> Scored:
-    """What is left of listed rows: after every decision only those that begin as the best few."""
+    """The rest of listed rows: after every decision only those that begin as the best few."""
     decided = np.zeros(0, np.int64)
     for holes in order:
         decided = np.concatenate([decided, holes])

@@ -19,7 +19,7 @@ from whet.tune.timing import FAILED
 
 @dataclass(frozen=True)
 class Habits:
-    """How a population lives; the first numbers are Ansor's."""
+    """The habits of a population; the first numbers are Ansor's."""
 
     population: int = 2048
     generations: int = 4

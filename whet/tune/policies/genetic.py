@@ -12,6 +12,8 @@ from whet.tune.timing import FAILED
 
 TRIES = 4
 """How often to breed again where only known rows came out."""
+SIZE, ELITE = 32, 3
+MUTATION = 0.5
 
 
 class Genetic:
@@ -21,17 +23,14 @@ class Genetic:
     are replaced as soon as there are newer trials.
     """
 
-    def __init__(self, size: int = 32, elite: int = 3, mutation: float = 0.5) -> None:
-        self.size, self.elite, self.mutation = size, elite, mutation
-
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
     ) -> list[Row]:
         worked = [row for row, timing in known.items() if timing.ok]
         found: dict[Row, None] = {}
-        if len(worked) >= self.size:
-            best = sorted(worked, key=lambda row: known[row])[: self.elite]
-            parents = list(dict.fromkeys(best + worked[-self.size :]))
+        if len(worked) >= SIZE:
+            best = sorted(worked, key=lambda row: known[row])[:ELITE]
+            parents = list(dict.fromkeys(best + worked[-SIZE:]))
             for _ in range(TRIES):
                 children = self.children(space, known, parents, count, rng)
                 found.update(dict.fromkeys(c for c in children if c not in known))
@@ -55,7 +54,7 @@ class Genetic:
                 table.matrix[rows[mine][roulette(scores[mine], size, rng)]] for _ in range(2)
             )
             born = cross(table, mothers, fathers, rng)
-            changed = rng.random(size) < self.mutation
+            changed = rng.random(size) < MUTATION
             born[changed] = mutate(table, born[changed], rng)
             found += [(int(number), int(row)) for row in table.intern(born)]
         return found

@@ -36,15 +36,15 @@ ANALYTIC = Judge()
 
 
 def learned(learner: Learner | None, space: Space, known: Known) -> Judge | None:
-    """What the learner makes of the trials so far, on top of what others taught.
+    """The model that the learner makes of the trials so far, on top of what others taught.
 
     None when there are too few trials, of this task and of others.
     """
     if learner is None or any(table.offer is None for table in space.tables):
         return None  # without their sketches, rows have no features
-    if sum(t.ok for t in known.values()) < ENOUGH_TRIALS:
-        return None if space.base is None else Judge(space.base)
     started = learner if space.base is None else learner.on(space.base)
+    if sum(t.ok for t in known.values()) < ENOUGH_TRIALS:
+        return None if space.base is None else Judge(started.fit([]))
     return Judge(started.fit(trials_of(space, known)))
 
 

@@ -1,4 +1,4 @@
-"""What a search policy is: which candidates to try next, given what is known."""
+"""The protocol of search policies: which candidates to try next, given what is known."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from whet.tune.timing import FAILED
 
 DRAFT = Habits(population=1536, generations=2)
 """Pruner's population on the draft model."""
+DRAFTED = 512
+CHANCE = 0.1
 
 
 class DraftThenVerify:
@@ -25,23 +27,21 @@ class DraftThenVerify:
     analytic model's favourites are tried, spread out.
     """
 
-    def __init__(
-        self, learner: Learner | None = None, drafted: int = 512, chance: float = 0.1
-    ) -> None:  # fmt: skip
-        self.learner, self.drafted, self.chance = learner, drafted, chance
+    def __init__(self, learner: Learner | None = None) -> None:
+        self.learner = learner
 
     def propose(
         self, space: Space, known: Known, count: int, rng: np.random.Generator
     ) -> list[Row]:
         judge = learned(self.learner, space, known)
         if judge is None:
-            return Draft(self.chance).propose(space, known, count, rng)
-        drafted = favourites(evolve(space, known, ANALYTIC, DRAFT, rng), space, known, self.drafted)
+            return Draft(CHANCE).propose(space, known, count, rng)
+        drafted = favourites(evolve(space, known, ANALYTIC, DRAFT, rng), space, known, DRAFTED)
         scored = []
         for number, table in enumerate(space.tables):
             matrix = table.matrix[[row for owner, row in drafted if owner == number]]
             scored.append(Scored(number, matrix, judge.scores(space, number, matrix)))
-        lucky = int(rng.binomial(count, self.chance))
+        lucky = int(rng.binomial(count, CHANCE))
         chosen = favourites(scored, space, known, count - lucky)
         taken = {**known, **dict.fromkeys(chosen, FAILED)}
         return chosen + RandomSearch().propose(space, taken, count - len(chosen), rng)

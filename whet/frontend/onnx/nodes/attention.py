@@ -109,7 +109,7 @@ def _attention_in_steps(
 
 
 def _bias(c: Context, q: Value, k: Value, past: int) -> Value | None:
-    """What is added to the scores: the mask, and -inf for the keys a query must not see."""
+    """The summand of the scores: the mask, and -inf for the keys a query must not see."""
     batch, _, length, _ = q.tensor_type.shape
     total = k.tensor_type.shape[2]
     dtype = q.tensor_type.dtype

@@ -54,7 +54,7 @@ SHOWN: Annotated[float, "of the arrival", chosen("bench/search.py", "2026-11-15"
 
 # -------------------------------------------------------------------------------- from far away
 STEADY_TILES: Annotated[int, "tiles", given(
-    "so many tiles use a panel in the probes of `whet.build.kernel_probes`", "2026-11-16",
+    "so many tiles use a panel in the probes of `whet.build.cpu.kernel_probes`", "2026-11-16",
 )] = 4  # fmt: skip
 STREAMING: Annotated[float, "lines", chosen(
     "bench/gemm.py", "2026-11-16",

@@ -46,6 +46,10 @@ from whet.schedule.cost.tiles import lanes_for, longest_sum, prefetches_per_step
 from whet.schedule.cost.work import fork_join_ns, lane_step, overlapped
 from whet.schedule.families.contraction.halo import parts_needed, worth_skipping
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
+from whet.schedule.space.sketch import population
+
+HOLES = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk", "pack_b", "prefetch", "terms",
+         "skip")  # fmt: skip
 
 
 def direct_costs(c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
@@ -235,9 +239,7 @@ def contraction_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[s
             sizes.append((mr, nv, lanes, terms, skips[mr]))
     each = np.repeat(np.array(sizes, np.int64), [t.shape[1] for t in tables], axis=0).T
     shares = np.concatenate(tables, axis=1)
-    names = ("tiles_per_block", "panels_per_chunk", "pack_b", "prefetch")
-    first, last = ("mr", "nv", "lanes"), ("terms", "skip")
-    return {**dict(zip(first, each)), **dict(zip(names, shares)), **dict(zip(last, each[3:]))}
+    return dict(zip(HOLES, (*each[:3], *shares, *each[3:])))
 
 
 @lru_cache(maxsize=4096)
@@ -263,7 +265,7 @@ def turned_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[str, A
     full = max(1, target.vector_bits // c.reduce.dtype.bits)
     if _lane_use(c.columns, full) > TURNING_PAYS * _lane_use(contiguous.extent, full):
         return contraction_holes(c, target, threads)
-    return {"mr": np.zeros(0, np.int64)}
+    return population(HOLES, [])
 
 
 def _lane_use(columns: int, full: int) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whet.build.image import STATUS_BYTES, SegmentImage
-from whet.build.threads import Threads
+from whet.build.cpu.image import STATUS_BYTES, SegmentImage
+from whet.build.cpu.threads import Threads
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
 from whet.core.cpu import CpuTarget

@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from whet.build.cpu.probes import Probe
 from whet.build.native import NO_CACHE, build
-from whet.build.probes import Probe
 from whet.core.cpu import MIB, CpuTarget
 from whet.core.dtypes import f32
 from whet.core.types import TensorType

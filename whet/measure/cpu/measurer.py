@@ -11,29 +11,29 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from whet.codegen.llvm.compile import ObjectJob
 from whet.core.closing import Closing
 from whet.core.containers import usable_processors
 from whet.core.cpu import CpuTarget
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.measure.builder import BUILD_SECONDS, Builder, Built
-from whet.measure.prepare import Bench, Lowered, kernel_job, lower
+from whet.measure.cpu.kernel_process import KernelProcess, Loadable
+from whet.measure.cpu.prepare import Bench, Lowered, kernel_job, lower
 from whet.measure.resting import wait_until_resting
 from whet.measure.results import Candidate, Comparison, Measured
-from whet.measure.runner import Loadable, Runner
+from whet.measure.runner import COMPARE_SECONDS
 from whet.measure.statistics import is_better, median_interval, turn_ratios
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
+_COMPILER = "whet.measure.cpu.build_worker"
 MOST_CODE_BYTES = 1 << 20
 FIRST_LIMIT_SECONDS = 10.0
 """How long a call may take while nothing is known about the task."""
 LEAST_LIMIT_SECONDS = 0.2
 LIMIT_BY_BEST = 5.0
-COMPARE_SECONDS = 0.5
 
 
 class Measurer(Closing):
@@ -47,12 +47,11 @@ class Measurer(Closing):
         examples: Callable[[Task], Example] = make_example,
         *,
         build_processes: int = 0,
-        build_seconds: float = BUILD_SECONDS,
         first_limit: float = FIRST_LIMIT_SECONDS,
     ) -> None:
         self.examples, self.first_limit = examples, first_limit
         count = build_processes or usable_processors()
-        self.builder, self.runner = Builder(count, build_seconds), Runner()
+        self.builder, self.runner = Builder(_COMPILER, count, BUILD_SECONDS), KernelProcess()
         self.best: dict[tuple[str, str, int], float] = {}
         """The shortest time of every task, target and number of threads so far."""
         self._bench: Bench | None = None
@@ -62,7 +61,7 @@ class Measurer(Closing):
     def measure(
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: CpuTarget
     ) -> list[Measured]:
-        """How the trial of every candidate ended, in order."""
+        """The ends of all candidates' trials, in order."""
         return list(self.trials(task, candidates, threads, target))
 
     def trials(
@@ -78,14 +77,14 @@ class Measurer(Closing):
         found: dict[int, Measured] = {}
         lowered: dict[int, Lowered] = {}
 
-        def sources() -> Iterator[ObjectJob]:
+        def sources() -> Iterator[Mapping[str, str]]:
             for number, candidate in enumerate(candidates):
                 result = lower(candidate, bench)
                 if isinstance(result, Measured):
                     found[number] = result
                 else:
                     lowered[number] = result
-                    yield result.source
+                    yield result.job
 
         # Building ends before running begins: on a busy machine times mean nothing.
         objects = self.builder.build(sources())
@@ -98,7 +97,7 @@ class Measurer(Closing):
             )
 
     def _trial(self, made: Lowered, built: Built, bench: Bench) -> Measured:
-        """How a candidate that was lowered ends: not built, too large, or run."""
+        """The end of a candidate that was lowered: not built, too large, or run."""
         if built.data is None:
             return Measured(made.candidate, built.outcome, (), built.message, built.ms)
         if len(built.data) > MOST_CODE_BYTES:
@@ -125,7 +124,7 @@ class Measurer(Closing):
             made = lower(one, bench)
             if isinstance(made, Measured):
                 return _undecided(made.outcome, made.message)
-            (object_,) = self.builder.build([made.source])
+            (object_,) = self.builder.build([made.job])
             if object_.data is None:
                 return _undecided(object_.outcome, object_.message)
             pair.append(_loadable(made, object_.data, bench))

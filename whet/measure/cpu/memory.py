@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from whet.core.dtypes import parse_dtype
 from whet.core.types import Array
-from whet.measure.jobs import Parameter
+from whet.measure.cpu.jobs import Parameter
 
 POISON = 0xFF
 """Ones in all bits: NaN in every type that has it."""
@@ -44,7 +44,7 @@ class GuardedBytes:
 
 
 def base_address(p: Parameter, memory: Array) -> int:
-    """What the kernel takes for the address of element 0 when its bytes lie in `memory`."""
+    """The address that the kernel takes for that of element 0 when its bytes lie in `memory`."""
     return int(memory.__array_interface__["data"][0]) - p.bounds[0] * p.itemsize
 
 

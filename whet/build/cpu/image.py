@@ -7,13 +7,13 @@ owner, where a damaged entry counts as absent.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from whet.build.shared_constants import as_bytes, checksum, held_bytes
-from whet.core.alignment import aligned_zeros, round_up
+from whet.build.shared_constants import checksum, held_bytes
+from whet.build.slots import Slot
 from whet.core.caching import FileCache
 from whet.core.types import Array
 from whet.runtime.arrays import address_of
@@ -22,20 +22,6 @@ STATUS_BYTES = 8
 _MAPPED_OFFSET = 32
 """Bytes in front of the constants in their file, so that they are aligned when mapped: a cache
 entry starts with a digest of 32 bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One entry of the table of addresses: where a kernel's parameter is.
-
-    `kind` is arena or constant, and `at` the offset in bytes; or kind is shared, and `at` is the
-    number of a shared constant; or kind is array, and `at` is the number of one of the caller's
-    arrays, inputs before outputs; or kind is status, and `at` is the number of the status; or
-    kind is alarm, of which there is one, behind the statuses.
-    """
-
-    kind: str
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +51,11 @@ class SegmentImage:
     """The names of what has a status, by its number."""
 
     @property
+    def symbols(self) -> tuple[str, ...]:
+        """The kernels that it calls, in order."""
+        return tuple(c.symbol for c in self.calls)
+
+    @property
     def constant_bytes(self) -> int:
         return self.constants.size + sum(a.size for a in self.shared.values())
 
@@ -81,19 +72,6 @@ class SegmentImage:
             "array": lambda at: 0,
         }
         return [places[s.kind](s.at) for s in self.slots]
-
-
-def join_constants(arrays: Sequence[Array]) -> tuple[Array, list[int]]:
-    """The bytes of all arrays one after the other, each aligned, and where each starts."""
-    starts, end = [], 0
-    for array in arrays:
-        starts.append(end)
-        end += round_up(array.nbytes)
-    joined = aligned_zeros(end)
-    for array, start in zip(arrays, starts):
-        raw = as_bytes(array)
-        joined[start : start + raw.size] = raw
-    return joined, starts
 
 
 # ------------------------------------------------------------------------------------- storing

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whet.codegen.llvm.compile import ObjectJob
-from whet.codegen.llvm.emit import emit_program
-from whet.codegen.llvm.module import Module
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.cpu import CpuTarget
 from whet.core.digest import digest_text
 from whet.core.errors import fail
 from whet.core.outcomes import Outcome
 from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor, describe
-from whet.measure.jobs import KernelJob, Kind, Parameter, contiguous
-from whet.measure.limits import over_limit
+from whet.measure.cpu.jobs import KernelJob, Kind, Parameter, contiguous
+from whet.measure.cpu.limits import over_limit
 from whet.measure.results import Candidate, Measured
 from whet.ops.base import Numeric
 from whet.schedule.program.kernel import Kernel, prepare_constant
@@ -45,16 +43,16 @@ class Bench:
     packed: dict[str, Array]
     """Constants in the order in which kernels read them, made once."""
     forms: dict[str, Any]
-    """What sketches see in the task, found once."""
+    """The forms that sketches see in the task, found once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """A candidate's kernel as text IR for the machine."""
+    """A candidate's kernel, and what is to be compiled for it."""
 
     candidate: Candidate
     kernel: Kernel
-    source: ObjectJob
+    job: Mapping[str, str]
     has_status: bool
     """Whether its table ends with the address of a status."""
     exact: bool
@@ -68,16 +66,13 @@ def lower(candidate: Candidate, bench: Bench) -> Lowered | Measured:
         reason = over_limit(kernel.program, bench.target)
         if reason is not None:
             return Measured(candidate, Outcome.LIMIT, (), reason)
-        module = Module(bench.target)
-        emit_program(kernel.program, module)
+        generator = LlvmGenerator(bench.target)
+        source = generator.source(kernel.program)
     except Exception as error:  # sketches may be the user's, and holes anything: it is recorded
         text = f"{type(error).__name__}: {error}"
         return Measured(candidate, Outcome.BUILD_ERROR, (), text.splitlines()[0])
-    target = bench.target
-    features = ",".join(f"+{f}" for f in target.features)
-    source = ObjectJob(module.text(), target.triple, target.cpu, features)
     exact = bench.example.exact and numeric == "exact"
-    return Lowered(candidate, kernel, source, module.has_status, exact)
+    return Lowered(candidate, kernel, generator.job(source.text), source.has_status, exact)
 
 
 def _kernel(candidate: Candidate, bench: Bench) -> tuple[Kernel, Numeric]:
@@ -96,7 +91,7 @@ def _kernel(candidate: Candidate, bench: Bench) -> tuple[Kernel, Numeric]:
 
 
 def kernel_job(made: Lowered, bench: Bench) -> tuple[KernelJob, dict[str, Array]]:
-    """What the kernel runs on, and the arrays that it names."""
+    """The memory that the kernel runs on, and the arrays that it names."""
     kernel = made.kernel
     task, example = bench.task, bench.example
     arrays: dict[str, Array] = {}

@@ -1,4 +1,4 @@
-"""What is sent to the process that runs kernels: a kernel's parameters as plain data."""
+"""Jobs for the process that runs kernels: a kernel's parameters as plain data."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from whet.build.kernel_probes import felt_constants, slowed_down, tile_probes
-from whet.build.probes import STREAM_PIECE_BYTES, Probe, Prober
+from whet.build.cpu.kernel_probes import felt_constants, slowed_down, tile_probes
+from whet.build.cpu.probes import STREAM_PIECE_BYTES, Probe, Prober
 from whet.core.alignment import aligned_zeros
 from whet.core.caching import FileCache
 from whet.core.constants import CONSTANTS

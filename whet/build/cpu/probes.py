@@ -9,9 +9,9 @@ from itertools import cycle
 
 import numpy as np
 
-from whet.build.kernels import compile_all
-from whet.build.threads import Threads
+from whet.build.cpu.threads import Threads
 from whet.codegen.llvm.compile import Library
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.codegen.llvm.probecode import (
     CHAIN_STEPS,
     CHAINS,
@@ -104,9 +104,8 @@ class Prober:
     ) -> Callable[[], None]:
         """A call of the module's `run`, each time on the next of so many parts of the arrays."""
         threads = Threads(self.threads, self.cache)
-        library = Library(
-            compile_all([ir, *threads.code], self.target, self.cache), threads.symbols
-        )
+        objects = LlvmGenerator(self.target).objects([ir, *threads.code], self.cache)
+        library = Library(objects, threads.symbols)
         native = library.function("run", ctypes.c_void_p, ctypes.c_int64)
         starts = np.array([*(a.ctypes.data for a in arrays), *numbers], np.int64)
         step = np.array([numbers[1] * pieces] * len(arrays) + [0] * len(numbers), np.int64)

@@ -1,21 +1,19 @@
-"""From the steps of a plan to the image of a segment."""
+"""The calls of kernels that a plan comes down to, and where everything lies that they touch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from whet.build.borders import clearing_program
 from whet.build.constants import ConstantStore
-from whet.build.entry import FlowCall, TableCall, declarations, routine_ir
-from whet.build.flow import flow_ir
-from whet.build.image import CallNote, SegmentImage, Slot, join_constants
-from whet.build.kernels import KernelMaker, NativeKernel, compile_all
+from whet.build.kernels import KernelMaker, NativeKernel
 from whet.build.memory import plan_arena
-from whet.build.segment import ENTRY
 from whet.build.shared_constants import SHARED_FROM_BYTES, shared_bytes
+from whet.build.slots import Slot, join_constants
 from whet.core.caching import FileCache
-from whet.ir.tensor import Compute, describe
+from whet.core.types import Array
+from whet.ir.tensor import Compute
 from whet.tasks.placement import Storage
 from whet.tasks.steps import ControlStep, LoopStep, Plan, Step
 
@@ -44,32 +42,43 @@ class ControlCall:
 AnyCall = Call | ControlCall
 
 
-def assemble(
-    plan: Plan, maker: KernelMaker, support: Sequence[str], cache: FileCache
-) -> SegmentImage:
-    """The image of a plan; `support` is text IR that its kernels need besides."""
-    constants = ConstantStore()
-    calls = _bound(plan, maker, constants)
+@dataclass(frozen=True, eq=False)
+class BoundPlan:
+    """A plan as calls, in order, and the memory behind their parameters."""
+
+    calls: tuple[AnyCall, ...]
+    places: Mapping[Storage, Slot]
+    """Where storages are that are not the caller's."""
+    arena_bytes: int
+    constants: Array
+    """The small constants, as bytes."""
+    shared: Mapping[str, Array]
+    """The bytes of large constants by their keys, in the order of their numbers."""
+
+    def slot(self, plan: Plan, s: Storage) -> Slot:
+        """Where a storage is; `plan` is the one, of the segment or of a body, that touches it."""
+        if s.kind == "alarm":
+            return Slot("alarm", 0)
+        return self.places.get(s) or Slot("array", _array_number(plan, s))
+
+
+def bind_plan(plan: Plan, maker: KernelMaker, cache: FileCache) -> BoundPlan:
+    """The calls of a plan with a place for every value; large constants are kept in the cache."""
+    store = ConstantStore()
+    calls = _bound(plan, maker, store)
     arena = plan_arena([[s for s in used if s.kind == "arena"] for used in _uses(calls)])
     calls = _with_clearing(calls, set(arena.cleared), maker)
     used = dict.fromkeys(s for used in _uses(calls) for s in used if s.kind == "constant")
-    recipes = {s: constants.recipe(s) for s in used}
+    recipes = {s: store.recipe(s) for s in used}
     small = [s for s in used if s.nbytes < SHARED_FROM_BYTES]
     joined, starts = join_constants([recipes[s].make() for s in small])
     large = {s: recipes[s] for s in used if s.nbytes >= SHARED_FROM_BYTES}
     shared = {recipe.key: shared_bytes(recipe, cache) for recipe in large.values()}
     numbers = {key: number for number, key in enumerate(shared)}
-    found = {s: Slot("arena", at) for s, at in arena.offsets.items()}
-    found |= {s: Slot("constant", at) for s, at in zip(small, starts)}
-    found |= {s: Slot("shared", numbers[recipe.key]) for s, recipe in large.items()}
-    table = _Table(found)
-    table.routine(ENTRY, plan, calls)
-    kernels = dict.fromkeys(c.kernel.ir for c in _kernel_calls(calls))
-    objects = compile_all([*kernels, table.text(), *support], maker.target, cache)
-    return SegmentImage(
-        tuple(objects), tuple(table.slots), tuple(table.notes), arena.nbytes, joined, shared,
-        tuple(table.watched),
-    )  # fmt: skip
+    places = {s: Slot("arena", at) for s, at in arena.offsets.items()}
+    places |= {s: Slot("constant", at) for s, at in zip(small, starts)}
+    places |= {s: Slot("shared", numbers[recipe.key]) for s, recipe in large.items()}
+    return BoundPlan(calls, places, arena.nbytes, joined, shared)
 
 
 def _bound(plan: Plan, maker: KernelMaker, constants: ConstantStore) -> tuple[AnyCall, ...]:
@@ -114,14 +123,14 @@ def _uses(calls: Sequence[AnyCall]) -> Iterator[tuple[Storage, ...]]:
             yield call.storages
 
 
-def _kernel_calls(calls: Sequence[AnyCall]) -> Iterator[Call]:
+def kernel_calls(calls: Sequence[AnyCall]) -> Iterator[Call]:
     """The calls of kernels, those inside bodies too."""
     for call in calls:
         if isinstance(call, Call):
             yield call
         else:
             for body in call.bodies:
-                yield from _kernel_calls(body)
+                yield from kernel_calls(body)
 
 
 def _with_clearing(
@@ -142,75 +151,6 @@ def _with_clearing(
     return tuple(found)
 
 
-@dataclass(eq=False)
-class _Table:
-    """The table of addresses and the routines that use it, under construction."""
-
-    known: Mapping[Storage, Slot]
-    """Where storages are that are not the caller's."""
-    slots: list[Slot] = field(default_factory=list)
-    watched: list[str] = field(default_factory=list)
-    """The names of what has a status, by its number."""
-    notes: list[CallNote] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    flows: int = 0
-
-    def routine(
-        self,
-        name: str,
-        plan: Plan,
-        calls: Sequence[AnyCall],
-        linkage: str = "",
-        status: Slot | None = None,
-    ) -> None:
-        """Adds the code that makes the calls, and their parameters.
-
-        A loop ends when something goes wrong in it, so all that is inside shares its status.
-        """
-        made: list[TableCall | FlowCall] = []
-        arrays: list[tuple[int, int]] = []
-        for call in calls:
-            start = len(self.slots)
-            for s in call.storages:
-                slot = self.slot(plan, s)
-                if slot.kind == "array":
-                    arrays.append((len(self.slots), slot.at))
-                self.slots.append(slot)
-            if isinstance(call, ControlCall):
-                shared = status or self.new_status(call.step.name)
-                self.slots.append(shared)
-                made.append(FlowCall(self.flow(call, start, shared)))
-                continue
-            made.append(TableCall(call.kernel.symbol, start))
-            symbol, text = call.kernel.symbol, _describe(call.step)
-            self.notes.append(CallNote(symbol, start, call.step.name, text))
-            if call.kernel.has_status:
-                self.slots.append(status or self.new_status(call.step.name))
-        self.texts.append(routine_ir(name, made, arrays, linkage))
-
-    def new_status(self, name: str) -> Slot:
-        self.watched.append(name)
-        return Slot("status", len(self.watched) - 1)
-
-    def flow(self, call: ControlCall, start: int, status: Slot) -> str:
-        """Adds the code of a loop or branch and of its bodies."""
-        number = self.flows
-        self.flows += 1
-        names = [f"body{number}.{n}" for n in range(len(call.bodies))]
-        for name, plan, body in zip(names, call.step.bodies, call.bodies, strict=True):
-            self.routine(name, plan, body, "internal", status)
-        self.texts.append(flow_ir(call.step.flow, f"flow{number}", start, names))
-        return f"flow{number}"
-
-    def slot(self, plan: Plan, s: Storage) -> Slot:
-        if s.kind == "alarm":
-            return Slot("alarm", 0)
-        return self.known.get(s) or Slot("array", _array_number(plan, s))
-
-    def text(self) -> str:
-        return "\n".join([declarations([n.symbol for n in self.notes]), *self.texts])
-
-
 def _array_number(plan: Plan, s: Storage) -> int:
     """The number of the caller's array behind a storage, inputs before outputs."""
     graph = plan.graph
@@ -220,9 +160,3 @@ def _array_number(plan: Plan, s: Storage) -> int:
         if place.storage is s:
             return len(graph.inputs) + number
     return len(graph.inputs) + graph.outputs.index(s.value)
-
-
-def _describe(step: Step | LoopStep) -> str:
-    if isinstance(step, LoopStep):
-        return f"loops of {step.nodes[0].op}" if step.nodes else "zeros around a value"
-    return describe(*step.task.outputs)

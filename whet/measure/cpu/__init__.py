@@ -1,0 +1,1 @@
+"""Measuring kernels of machine code, in processes that load and run it."""
