@@ -1,1 +1,1 @@
-"""What operators of several families share: geometry, formulas, index arithmetic."""
+"""Geometry, formulas and index arithmetic that operators of several families share."""

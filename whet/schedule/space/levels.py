@@ -85,7 +85,7 @@ def describe(
 def cut_sums(
     reduced: Sequence[Level], local: Mapping[Tensor, LocalBuffer], cut: tuple[int, int] | None
 ) -> tuple[list[Level], dict[Tensor, LocalBuffer]]:
-    """The reduced levels and buffers when one level is cut into blocks (see `tile.cut_of`)."""
+    """The reduced levels and buffers when one level is cut into blocks (`register_tile.cut_of`)."""
     if cut is None:
         return list(reduced), dict(local)
     at, within = cut

@@ -1,4 +1,4 @@
-"""What ONNX's nodes mean, one file per family.  Importing this package registers all of them."""
+"""The meaning of ONNX's nodes, one file per family; importing the package registers all."""
 
 from whet.frontend.onnx.nodes import (
     attention as attention,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from whet.schedule.cost.numbers.origin import chosen
+from whet.schedule.cost.numbers.origin import chosen, measured
 
 # --------------------------------------------------------------------------- loops and addresses
 REGISTER_TILE_CYCLES: Annotated[float, "cycles per tile", chosen("bench/gemm.py", "2026-11-15")] = (
@@ -49,9 +49,10 @@ BRANCH_CYCLES: Annotated[float, "cycles per step", chosen("bench/search.py", "20
 # --------------------------------------------------------------------------------------- shuffles
 HALVING_CYCLES: Annotated[float, "cycles", chosen("bench/elementwise.py", "2026-11-15")] = 4.0
 """One halving of a vector to combine its lanes, each of which waits for the one before."""
-TRANSPOSE_CYCLES: Annotated[
-    float, "cycles per row and round", chosen("bench/elementwise.py", "2026-11-15")
-] = 1.0
+TRANSPOSE_CYCLES: Annotated[float, "cycles per row and round", measured(
+    "bench/price_numbers.py", "2026-11-16",
+    "prices are off by a factor of 1.26 with it, 1.37 with half of it and 1.31 with twice",
+)] = 1.0  # fmt: skip
 """One round of shuffles that transposes a tile."""
 ACROSS_CYCLES: Annotated[float, "cycles per vector", chosen("bench/operators.py", "2026-11-15")] = (
     5.0

@@ -19,12 +19,12 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
+from whet.schedule.cost.lanes import lanes_for, longest_sum, prefetches_per_step
 from whet.schedule.cost.locality import crowding, distance
 from whet.schedule.cost.numbers.caches import AGAIN_CYCLES, L2_KEPT
 from whet.schedule.cost.numbers.overheads import PANEL_COPY_CYCLES, REGISTER_TILE_CYCLES
 from whet.schedule.cost.numbers.vectors import LEAST_CHAINS, STAGE_REGISTERS
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for, longest_sum, prefetches_per_step
 from whet.schedule.cost.work import fork_join_ns, halvings, shared_out
 from whet.schedule.families.attention.match import (
     MOST_ROWS,

@@ -24,7 +24,7 @@ from whet.schedule.families.rows.match import Rows
 from whet.schedule.program.access import address_form, flatten_accesses, map_expr, memory_of
 from whet.schedule.program.accumulate import combine
 from whet.schedule.program.loops import identity_element, loop, start_of
-from whet.schedule.program.tile import RegisterTile
+from whet.schedule.program.register_tile import RegisterTile
 
 
 @dataclass(frozen=True)

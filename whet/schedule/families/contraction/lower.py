@@ -1,4 +1,4 @@
-"""A contraction with given tile sizes as a loop nest (see `contraction` for its shape)."""
+"""A contraction with given tile sizes as a loop nest (see `match` for its shape)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from whet.schedule.families.contraction.match import BESIDE, Contraction, Tiling
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, within_count
-from whet.schedule.program.tile import Conditions, RegisterTile, nested, next_panel, rows_ahead
+from whet.schedule.program.register_tile import (
+    Conditions,
+    RegisterTile,
+    nested,
+    next_panel,
+    rows_ahead,
+)
 from whet.schedule.program.transpose import transposed_axis, transposed_copy
 
 

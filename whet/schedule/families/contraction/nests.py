@@ -19,7 +19,7 @@ from whet.ir.program import Buffer, LoopKind, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
 from whet.schedule.program.access import map_expr
-from whet.schedule.program.tile import cut_of
+from whet.schedule.program.register_tile import cut_of
 from whet.schedule.space.levels import (
     Level,
     LocalBuffer,

@@ -7,10 +7,10 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.numbers.overheads import ACROSS_CYCLES, ELEMENT_CYCLES, REGISTER_TILE_CYCLES
 from whet.schedule.cost.numbers.vectors import UNALIGNED
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import halvings, operations, overlapped, shared_out, traffic_cycles
 from whet.schedule.families.dots.match import Dots
 from whet.schedule.space.sketch import population

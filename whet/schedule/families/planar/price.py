@@ -12,11 +12,11 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.numbers.caches import IN_FLIGHT
 from whet.schedule.cost.numbers.overheads import PLANE_CYCLES, WINDOW_TILE_CYCLES
 from whet.schedule.cost.numbers.vectors import PLANAR_REGISTERS, STORE_SLOTS, STRADDLING_ROW
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     halvings,
     lane_step,

@@ -61,11 +61,14 @@ def row_holes(r: Rows, target: CpuTarget, threads: int) -> dict[str, Array]:
 def _rows_together(r: Rows) -> int:
     """How many rows may go through each stage together: a power of two, 1 for long rows or if
     there is but one stage."""
-    elements_of = [math.prod(s.shape[r.row_rank :]) for s in r.stages]
+    kept = [math.prod(s.shape[r.row_rank :]) * s.dtype.itemsize for s in r.stages]
     reduced = [
-        elements(e.axes) for s in r.stages for e in subexpressions(s.body) if isinstance(e, Reduce)
+        elements(e.axes) * e.value.dtype.itemsize
+        for s in r.stages
+        for e in subexpressions(s.body)
+        if isinstance(e, Reduce)
     ]
-    row = sum(elements_of) * 4 + max([*elements_of, *reduced]) * 4
+    row = sum(kept) + max([*kept, *reduced])
     if len(r.stages) == 1 or row * 2 > TOGETHER_BYTES:
         return 1
     return min(MOST_TOGETHER, power_of_two_below(TOGETHER_BYTES // row))

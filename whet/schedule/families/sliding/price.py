@@ -14,6 +14,7 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.numbers.caches import (
     IN_FLIGHT,
     NEAR_CACHES,
@@ -30,7 +31,6 @@ from whet.schedule.cost.numbers.vectors import (
     STRADDLING_LINE,
 )
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     halvings,
     lane_step,

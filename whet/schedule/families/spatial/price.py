@@ -17,11 +17,11 @@ from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.locality import distance, visit_cycles
 from whet.schedule.cost.numbers.caches import APART, IN_FLIGHT, MANY_ROWS, SCATTERED
 from whet.schedule.cost.numbers.overheads import SCATTER_CYCLES, WINDOW_TILE_CYCLES
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     addresses,
     covered,

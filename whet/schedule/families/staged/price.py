@@ -13,6 +13,7 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.numbers.caches import (
     BY_TILES,
     CROWDED,
@@ -25,7 +26,6 @@ from whet.schedule.cost.numbers.caches import (
 from whet.schedule.cost.numbers.overheads import BAND_CYCLES, COPIED_ROW_CYCLES, WINDOW_TILE_CYCLES
 from whet.schedule.cost.numbers.vectors import PARTING_SLOTS, STORE_SLOTS, STRADDLING_ROW
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     halvings,
     lane_step,

@@ -8,11 +8,11 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.locality import distance
 from whet.schedule.cost.numbers.caches import RUN_CYCLES, SAME_PAGE
 from whet.schedule.cost.numbers.overheads import PANEL_CYCLES
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     form_of,
     halvings,

@@ -29,7 +29,7 @@ from whet.schedule.algorithms.transforms import Transform
 from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.loops import power_of_two_below
-from whet.schedule.program.tile import cut_of
+from whet.schedule.program.register_tile import cut_of
 from whet.schedule.space.levels import (
     Level,
     LocalBuffer,

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from whet.schedule.algorithms.transforms import matrices
-from whet.schedule.cost.tiles import LONGEST_SUM
+from whet.schedule.cost.lanes import LONGEST_SUM
 
 DIRECT_SUM = 384
 """Terms after which libraries cut the running sums of a direct convolution."""

@@ -1,6 +1,6 @@
 """What a Winograd schedule should cost, to be compared with the direct one.
 
-Times are in nanoseconds, as in `model`.  The products are priced like any register tile.  On
+Times are in nanoseconds.  The products are priced like any register tile.  On
 top come the two transforms, the traffic of V and M where they do not stay in the second cache,
 and above all the weights: transformed, those of 3 x 3 taps are 1.8 (m = 2) or 4 times (m = 4) as
 large, and in a network that does not fit the caches they come from memory at every call.
@@ -28,11 +28,11 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
+from whet.schedule.cost.lanes import lanes_for, prefetches_per_step, sum_blocks
 from whet.schedule.cost.numbers.caches import SPILL
 from whet.schedule.cost.numbers.overheads import REGISTER_TILE_CYCLES
 from whet.schedule.cost.numbers.threads import STEP_NS
 from whet.schedule.cost.rates import Rates, rates_of
-from whet.schedule.cost.tiles import lanes_for, prefetches_per_step, sum_blocks
 from whet.schedule.families.winograd.lower import plane
 from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.families.winograd.precision import longest_sum
