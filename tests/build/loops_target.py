@@ -300,7 +300,12 @@ class LoopsBackend(Backend[LoopsTarget]):
         return dtype.name in ("f32", "i64", "i32", "bool")
 
     def price(
-        self, target: LoopsTarget, threads: int, numerics: str, evidence: Evidence
+        self,
+        target: LoopsTarget,
+        threads: int,
+        numerics: str,
+        evidence: Evidence,
+        weight_bytes: int | None = None,
     ) -> LoopsPrice:
         return LoopsPrice(target, evidence)
 

@@ -142,8 +142,16 @@ class Backend(Protocol[T]):
     def holds(self, dtype: DType) -> bool:
         """Whether code can hold elements of a type; nodes with others run on their own."""
 
-    def price(self, target: T, threads: int, numerics: Numeric, evidence: Evidence) -> KernelPrice:
-        """What planning decides by, and the default kernels."""
+    def price(
+        self,
+        target: T,
+        threads: int,
+        numerics: Numeric,
+        evidence: Evidence,
+        weight_bytes: int | None = None,
+    ) -> KernelPrice:
+        """What planning decides by, and the default kernels; `weight_bytes` of the whole network
+        say whether its weights stay in a cache between calls."""
 
     def generator(self, target: T) -> Generator:
         """What makes code of kernels."""

@@ -100,7 +100,9 @@ class _Builder:
         from whet.tasks.price import no_evidence
 
         backend, evidence = self.backend, self.evidence or no_evidence
-        price = backend.price(self.target, self.threads, self.numerics, evidence)
+        price = backend.price(
+            self.target, self.threads, self.numerics, evidence, graph.constant_bytes
+        )
         schedule = self.schedule or price.kernel
         generator = backend.generator(self.target)
         maker = KernelMaker(generator, schedule, self.numerics, checked=self.checked)

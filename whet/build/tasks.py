@@ -22,7 +22,7 @@ def graph_steps(
     """The steps of a graph that have a task, in the order in which they run and how often, and
     those of other plans, which were expected to take longer."""
     backend = backend_of(target)
-    price = backend.price(target, threads, numerics, evidence)
+    price = backend.price(target, threads, numerics, evidence, graph.constant_bytes)
     plans = plan_graph(expand_composites(graph), price, backend.holds).plans
     used = [pair for plan in plans.values() for s in plan.steps for pair in inner_steps(s)]
     others = [pair for plan in plans.values() for pair in other_steps(plan)]

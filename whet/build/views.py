@@ -92,7 +92,7 @@ def kernel_views(
     graph = expand_composites(graph)
     backend = backend_of(target)
     generator = backend.generator(target)
-    price = backend.price(target, threads, numerics, evidence)
+    price = backend.price(target, threads, numerics, evidence, graph.constant_bytes)
     maker = KernelMaker(generator, schedule or price.kernel, numerics)
     plans = plan_graph(graph, price, backend.holds).plans
     steps = [s for plan in plans.values() for step in plan.steps for s, _ in inner_steps(step)]

@@ -201,6 +201,11 @@ class Graph:
     def constants(self) -> tuple[Constant, ...]:
         return tuple(v for v in self.values() if isinstance(v, Constant))
 
+    @property
+    def constant_bytes(self) -> int:
+        """What all constants take in memory."""
+        return sum(v.tensor_type.nbytes for v in self.constants)
+
     @cached_property
     def users(self) -> Mapping[Value, tuple[Node, ...]]:
         """The nodes that read each value (an output of the graph is no user)."""

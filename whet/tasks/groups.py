@@ -69,7 +69,7 @@ def partition(
     """The groups in an order in which they can run; views belong to none.
 
     `share_rows` says whether two groups can be one chain of stages over common rows, and
-    `keep_rows` whether one kernel should keep the rows between a product and its readers.
+    `keep_rows` whether one kernel should keep the rows between groups, or each have its own.
     """
     owner: dict[Node, Group] = {}
     groups: list[Group] = []
@@ -88,7 +88,9 @@ def partition(
         group.nodes.append(node)
         owner[node] = group
     merge_epilogues(graph, groups, owner)
+    alone = dict(owner)
     merge_rows(graph, groups, owner, share_rows)
+    release_producers(graph, groups, owner, alone, keep_rows)
     merge_products(graph, groups, owner, keep_rows)
     return in_order(groups, owner, is_view)
 
@@ -197,9 +199,9 @@ def merge_products(
                 continue
             chain = [producer, group]
             longer = [*chain, *_only_product_after(graph, group, owner)]
-            if len(longer) > 2 and keep_rows(longer):
+            if len(longer) > 2 and _one_result(graph, longer) and keep_rows(longer):
                 chain = longer
-            elif not keep_rows(chain):
+            elif not _one_result(graph, chain) or not keep_rows(chain):
                 continue
             *before, last = chain
             last.nodes = [node for g in chain for node in g.nodes]
@@ -233,6 +235,10 @@ def _reads_along_axes(node: Node, position: int) -> bool:
     )
 
 
+def _one_result(graph: Dag, chain: Sequence[Group]) -> bool:
+    return len(Group([node for group in chain for node in group.nodes]).outputs(graph)) == 1
+
+
 def _only_product_after(graph: Dag, group: Group, owner: Mapping[Node, Group]) -> list[Group]:
     """The product that alone reads the one result of a group of row stages, if there is one."""
     results = group.outputs(graph)
@@ -261,6 +267,43 @@ def merge_rows(
             group.nodes = sorted({*producer.nodes, *group.nodes}, key=lambda n: order[n])
             owner.update(dict.fromkeys(producer.nodes, group))
             groups.remove(producer)
+
+
+def release_producers(
+    graph: Dag,
+    groups: list[Group],
+    owner: dict[Node, Group],
+    alone: Mapping[Node, Group],
+    keep_rows: Chain,
+) -> None:
+    """Element-wise groups at the head of a chain taken out of it where they are cheaper alone.
+
+    [x = table[tokens] + positions, m = mean(x), y = x - m]   ->   [x = ...], [m = ..., y = ...]
+
+    A chain is asked about as a whole: its stages pay together, not one by one.
+    """
+    for group in list(groups):
+        if group.heavy or group.opaque:
+            continue
+        parts = dict.fromkeys(alone[node] for node in group.nodes)
+        for part in parts if len(parts) > 1 else ():
+            inside = [node for node in group.nodes if alone[node] is part]
+            rest = [node for node in group.nodes if alone[node] is not part]
+            needs = {v.node for node in inside for v in node.inputs if isinstance(v, Result)}
+            if needs.intersection(rest) or any(map(reduces, inside)) or not any(map(reduces, rest)):
+                continue
+            head = Group(inside)
+            if keep_rows([head, Group(rest)]):
+                continue
+            group.nodes = rest
+            owner.update(dict.fromkeys(inside, head))
+            groups.insert(groups.index(group), head)
+
+
+def reduces(node: Node) -> bool:
+    """Whether a node sums, or takes the largest of, anything."""
+    s = structure_of(node)
+    return s is not None and bool(s.reduces)
 
 
 def in_order(

@@ -13,13 +13,12 @@ from whet.ops.shared.control import Control
 from whet.tasks.control import control_steps
 from whet.tasks.dag import Dag
 from whet.tasks.group_stages import KNOWN, group_parts, row_axes
-from whet.tasks.groups import Group, partition
+from whet.tasks.groups import Group, partition, reduces
 from whet.tasks.layout import choose_layouts
 from whet.tasks.loops import bound_program
 from whet.tasks.placement import Place, Placement, Storage, place_values
 from whet.tasks.price import Price
 from whet.tasks.steps import AnyStep, LoopStep, Plan, Step
-from whet.tasks.structure import structure_of
 from whet.tasks.task import Border, Task
 from whet.tasks.wiring import wiring_of
 
@@ -160,7 +159,7 @@ def _share_rows(graph: Dag, placement: Placement, first: Group, last: Group) -> 
     """True when the two groups together are a chain of stages along contiguous rows."""
     merged = Group(nodes=[*first.nodes, *last.nodes])
     outputs = merged.outputs(graph)
-    if not outputs or not any(_reduces(n) for n in merged.nodes):
+    if not outputs or not any(map(reduces, merged.nodes)):
         return False
     wiring, values = wiring_of(merged.nodes, outputs)
     found = row_axes(wiring)
@@ -176,10 +175,10 @@ def _share_rows(graph: Dag, placement: Placement, first: Group, last: Group) -> 
 def _rows_kept(
     graph: Dag, placement: Placement, chain: Sequence[Group]
 ) -> tuple[Step, list[Step]] | None:
-    """One step that takes the rows of a product on to what reads them, and the steps that do so
-    one after the other; None where no kernel can."""
+    """One step that takes rows from group to group, and the steps that do so one after the other;
+    None where no kernel can."""
     merged = Group([node for group in chain for node in group.nodes])
-    if len(merged.outputs(graph)) != 1 or not any(_reduces(n) for n in chain[-1].nodes):
+    if not any(map(reduces, chain[-1].nodes)):
         return None
     together = group_steps(graph, merged, placement)
     if len(together) != 1 or not isinstance(together[0], Step):
@@ -195,8 +194,3 @@ def _contiguous_inside(placement: Placement, v: Value, rank: int) -> bool:
     shape = v.tensor_type.shape
     inner = [n for n, (d, s) in enumerate(zip(shape, place.strides)) if s == 1 and d > 1]
     return not inner or inner[0] >= rank or all(d == 1 for d in shape[rank:])
-
-
-def _reduces(node: Node) -> bool:
-    s = structure_of(node)
-    return s is not None and bool(s.reduces)

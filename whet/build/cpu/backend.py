@@ -95,11 +95,16 @@ class CpuBackend(Backend[CpuTarget]):
         return has_code(dtype)
 
     def price(
-        self, target: CpuTarget, threads: int, numerics: Numeric, evidence: Evidence
+        self,
+        target: CpuTarget,
+        threads: int,
+        numerics: Numeric,
+        evidence: Evidence,
+        weight_bytes: int | None = None,
     ) -> AnalyticPrice:
         from whet.schedule.prices import AnalyticPrice
 
-        return AnalyticPrice(target, threads, numerics, evidence)
+        return AnalyticPrice(target, threads, numerics, evidence, weight_bytes)
 
     def generator(self, target: CpuTarget) -> LlvmGenerator:
         from whet.codegen.llvm.generator import LlvmGenerator

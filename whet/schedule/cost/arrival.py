@@ -113,6 +113,16 @@ def leaves_last_cache(nbytes: float, target: CpuTarget) -> bool:
     return nbytes > L3_KEPT * target.l3_bytes
 
 
+def weights_in_last_cache(target: CpuTarget) -> CpuTarget:
+    """The target as kernels see it whose weights do not come from memory."""
+    return target.calibrated(
+        core_memory_bytes_per_ns=target.constant("l3_bytes_per_ns"),
+        memory_bytes_per_ns=target.constant("l3_shared_bytes_per_ns"),
+        memory_felt=target.constant("far_felt"),
+        memory_hinted_felt=target.constant("hinted_felt"),
+    )
+
+
 def filled_bytes(
     panel_bytes: Array, all_bytes: Array | float, tiles: Array, prefetched: Array, target: CpuTarget
 ) -> Array:
