@@ -52,7 +52,7 @@ def _longer(a: Array, b: Array | float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What one thread does of a rectangle of blocks of rows times chunks of columns, and reads.
+    """One thread's part of a rectangle of blocks of rows times chunks of columns, with its reads.
 
     Threads take neighbouring steps, so a thread goes through the chunks of a block, then on to
     the next block.
@@ -83,7 +83,7 @@ class Share:
 
     @property
     def times(self) -> Array:
-        """How often a thread goes through its part of the right factor."""
+        """Times that a thread goes through its part of the right factor."""
         return np.maximum(1.0, self.own_steps / self.chunks)
 
     def far_bytes(self, target: CpuTarget) -> Array:
@@ -135,7 +135,7 @@ def filled_bytes(
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """How tiles go through panels of weights."""
+    """The way of tiles through panels of weights."""
 
     tiles: Array
     """Tiles in a row that use a panel."""

@@ -24,7 +24,7 @@ def longest_sum(depth: int, dtype: DType) -> int:
 
 
 def sum_blocks(depth: int, holes: dict[str, Array]) -> Array:
-    """How many times a running sum is added to the total."""
+    """Times that a running sum is added to the total."""
     terms = holes["terms"]
     return np.where(terms > 0, np.ceil(depth / np.maximum(terms, 1)), 0)
 

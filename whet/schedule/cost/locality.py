@@ -29,7 +29,7 @@ def reachable(step: int, run_bytes: Array, line_bytes: int) -> Array:
 
 
 def distance(step: int) -> float:
-    """What it costs to go so many bytes further, against going to another page."""
+    """The cost of going so many bytes further, against going to another page."""
     return 1.0 if step >= PAGE_BYTES else SAME_PAGE
 
 

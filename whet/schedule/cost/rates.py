@@ -1,4 +1,4 @@
-"""What a core of a target does per cycle, from its constants: the unit of the analytic models.
+"""Rates of a core per cycle, from the constants of its target: the unit of the analytic models.
 
 Models count in cycles, because most overheads are numbers of instructions, and turn cycles into
 nanoseconds at the end.
@@ -41,7 +41,7 @@ class Rates:
     """Cycles that a store takes longer which leaves lanes out."""
 
     def passes(self, lanes: Array, bits: int) -> Array:
-        """How many operations of up to 256 bits one on so many lanes amounts to."""
+        """Operations of up to 256 bits that one on so many lanes amounts to."""
         return _slots(lanes, bits, self.wide_slots)
 
     def tile_step(self, mr: Array, nv: Array, lanes: Array, bits: int) -> Array:
@@ -54,7 +54,7 @@ class Rates:
         return np.maximum(np.maximum(operations, loads), CHAIN_SLACK * self.latency)
 
     def load_passes(self, lanes: Array, bits: int) -> Array:
-        """How many loads of up to 256 bits one of so many lanes amounts to."""
+        """Loads of up to 256 bits that one of so many lanes amounts to."""
         return _slots(lanes, bits, self.wide_loads)
 
 

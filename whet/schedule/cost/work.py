@@ -1,4 +1,4 @@
-"""How much work the expressions of a stage are: what the analytic models count.
+"""The work of a stage's expressions: what the analytic models count.
 
     select(0 <= h, x[h, c], 0.0) * w[c] + acc     along c  ->  3 operations, 2 loads per vector
 
@@ -80,7 +80,7 @@ def form_of(read: Read) -> Affine:
 
 
 def lane_step(read: Read, axis: Axis | None) -> int | None:
-    """How far the address moves per lane along the axis; None when it jumps about."""
+    """The address's step per lane along the axis; None when it jumps about."""
     if axis is None:
         return 0
     form = form_of(read)
@@ -91,7 +91,7 @@ def lane_step(read: Read, axis: Axis | None) -> int | None:
 
 @lru_cache(maxsize=1024)
 def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
-    """How many elements the lanes of one vector read; fewer than lanes when some share."""
+    """Elements that the lanes of one vector read; fewer than lanes when some share."""
     if axis is None:
         return 1
     address = form_of(read).expr()
@@ -99,12 +99,12 @@ def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
 
 
 def distinct(form: Affine, extents: dict[Axis, int]) -> int:
-    """How many addresses a form takes over the given extents of some axes."""
+    """The number of addresses that a form takes over the given extents of some axes."""
     return len(addresses(form, extents))
 
 
 def covered(addresses: Array, width: Array | int) -> Array:
-    """How many elements vectors of a width from all these addresses on have in common or alone."""
+    """Elements that vectors of a width from all these addresses on have in common or alone."""
     apart = np.diff(addresses)
     width = np.asarray(width)
     return np.minimum(apart, width[..., None]).sum(axis=-1) + width
@@ -150,7 +150,7 @@ def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Arr
 
 
 def fork_join_ns(steps: Array, threads: int, target: CpuTarget) -> Array:
-    """What it costs to hand steps to the threads; a single one stays where it is."""
+    """The cost of handing steps to the threads; a single one stays where it is."""
     cost = target.constant("fork_join_ns") if threads > 1 else 0.0
     return np.where(np.asarray(steps) > 1, cost, 0.0)
 
@@ -165,7 +165,7 @@ def shared_out(cycles: Array, steps: Array, threads: int, target: CpuTarget) -> 
 
 
 def rounds(steps: Array, threads: int) -> Array:
-    """How many steps pass until the last thread is done with its share."""
+    """Steps that pass until the last thread is done with its share."""
     alone = (steps <= 1) | (threads == 1)
     result: Array = np.ceil(steps / threads) + np.where(alone, 0.0, LATE)
     return np.minimum(steps, result)

@@ -201,7 +201,7 @@ def _access(
 
 
 def step_of(index: Expr, var: Var) -> int:
-    """How far an index moves at the first step of a loop, other loops being at their start."""
+    """The step of an index at the first step of a loop, other loops being at their start."""
     if var not in free_symbols(index):
         return 0
     first, second = (_at_start(substitute(index, {var: as_expr(n)})) for n in (0, 1))
@@ -234,7 +234,7 @@ def _value_terms(value: Expr) -> list[Expr]:
 
 
 def operations_of(store: Store) -> dict[str, float]:
-    """How many operations of each kind one execution does; a product that is added is one `mad`.
+    """Operations of each kind in one execution; a product that is added is one `mad`.
 
     y + a * b - c   ->   float_mad 1, float_addsub 1
     """
@@ -257,7 +257,7 @@ def operations_of(store: Store) -> dict[str, float]:
 
 
 def _operation(e: Expr) -> str | None:
-    """What an expression's own operation counts as."""
+    """The kind that an expression's own operation counts as."""
     match e:
         case Select():
             return "select"

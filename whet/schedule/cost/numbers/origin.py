@@ -1,4 +1,4 @@
-"""Where a number comes from: what its annotation says besides its unit.
+"""Origins of numbers: what their annotations say besides the unit.
 
 SPILL: Annotated[float, "bytes per byte", chosen("bench/winograd.py", "2026-11-15")] = 0.85
 """

@@ -195,7 +195,7 @@ class _Lowering:
     def hints(
         self, g: Product, b: Callable[[Expr], Expr], panel: Expr, tiles: tuple[Expr, int]
     ) -> tuple[Stmt, ...]:
-        """What asks for the next panel of a constant right factor."""
+        """Prefetches of the next panel of a constant right factor."""
         read = b(DEPTH)
         if not (self.t.prefetch and isinstance(read, Read) and read.tensor in self.constants):
             return ()

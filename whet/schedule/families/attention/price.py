@@ -1,4 +1,4 @@
-"""What an attention schedule should cost, for a whole population at once."""
+"""Prices of attention schedules, for a whole population at once."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class RegisterRows:
     def target(
         self, stage: Compute, shape: tuple[int, ...], at: tuple[Expr, ...]
     ) -> tuple[Buffer, tuple[Expr, ...]]:
-        """Where a stage goes, as indices in its axes: an output, a kept row, or registers."""
+        """The place of a stage, as indices in its axes: an output, a kept row, or registers."""
         if stage in self.r.task.buffers:
             output = self.r.task.buffers[stage]
             return memory_of(stage, self.r.task), (address_form(output, stage.axes).expr(),)

@@ -144,7 +144,7 @@ class _Nest:
         ]
 
     def _second_vector(self) -> Array:
-        """Where the second vector of a panel starts: it may be the last, which ends at the edge."""
+        """The start of a panel's second vector: it may be the last, which ends at the edge."""
         last = np.maximum(self.c.columns - self.lanes, 0)
         return np.where(self.width > self.c.columns, np.minimum(self.lanes, last), self.lanes)
 

@@ -39,7 +39,7 @@ def arrival_cycles(
     target: CpuTarget,
     threads: int,
 ) -> Array:
-    """What it takes to read b, or to bring it into panels.
+    """Cycles to read b, or to bring it into panels.
 
     Where b is contiguous, a step of the loop reads a few lines of one row, mostly in another page
     than the step before.  Copied ahead, b goes out to where it came from and back again; copied

@@ -1,4 +1,4 @@
-"""What a contraction should cost, for a whole population at once.
+"""Prices of contractions, for a whole population at once.
 
 Times are in nanoseconds for one core of the target.  A register tile is bound by its
 multiply-adds, its loads or its dependency chains, whichever is slowest; blocks add the traffic
@@ -98,7 +98,7 @@ def contraction_costs(
 
 
 def contraction_share(c: Contraction, threads: int, holes: dict[str, Array]) -> Share:
-    """How the blocks and chunks of a contraction are dealt out to threads."""
+    """The blocks and chunks of a contraction, dealt out to threads."""
     mr, width = holes["mr"], holes["nv"] * holes["lanes"]
     tpb, ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
     tiles, panels = -(-c.rows // mr), -(-c.columns // width)
@@ -112,7 +112,7 @@ def contraction_share(c: Contraction, threads: int, holes: dict[str, Array]) -> 
 def contraction_panels(
     c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]
 ) -> Panels:
-    """How the tiles of a contraction go through its panels."""
+    """The way of a contraction's tiles through its panels."""
     mr, nv, tpb = holes["mr"], holes["nv"], holes["tiles_per_block"]
     prefetched = holes.get("prefetch", 0 * mr) > 0
     row_bytes = nv * holes["lanes"] * c.reduce.dtype.itemsize
@@ -152,7 +152,7 @@ def contraction_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[s
 def _shares(
     tiles: int, panels: int, one: tuple[int, ...], several: tuple[int, ...], is_constant: bool
 ) -> Array:
-    """How tiles and panels may be dealt out, what is copied, and whether panels are asked for."""
+    """Ways to deal out tiles and panels, to copy, and to ask for panels ahead of time."""
     rows = [
         (tpb, ppc, pb, ask)
         for tpb in _spread(tiles)
@@ -192,7 +192,7 @@ def _lane_counts(columns: int, lanes: int, full: int) -> list[int]:
 
 
 def _ways_to_copy(c: Contraction, tiles: int, width: int, target: CpuTarget) -> tuple[int, ...]:
-    """What may happen to b; a panel of its own is kept in half of the second cache."""
+    """Ways to copy b; a panel of its own is kept in half of the second cache."""
     if c.b_is_constant:
         return (IN_PLACE,)
     panel_bytes = c.depth * width * c.b.dtype.itemsize

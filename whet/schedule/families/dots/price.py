@@ -1,4 +1,4 @@
-"""What inner products should cost, for a whole population at once."""
+"""Prices of inner products, for a whole population at once."""
 
 from __future__ import annotations
 

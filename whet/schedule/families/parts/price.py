@@ -1,4 +1,4 @@
-"""What a reduction in parts should cost, for a whole population at once."""
+"""Prices of reductions in parts, for a whole population at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a window over rows in place should cost, for a whole population at once.
+"""Prices of windows over rows in place, for a whole population at once.
 
 A tile is bound by its multiply-adds, by its loads, most of which straddle two lines, or by its
 dependency chains; all tiles together by what memory delivers and takes.

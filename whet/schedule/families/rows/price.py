@@ -1,4 +1,4 @@
-"""What a row schedule should cost, for a whole population at once.
+"""Prices of row schedules, for a whole population at once.
 
 A row goes through all stages one after the other; a reduction keeps several vectors in flight and
 combines them at its end.  What waits for its operands there waits while the next row is already
@@ -59,7 +59,7 @@ def row_holes(r: Rows, target: CpuTarget, threads: int) -> dict[str, Array]:
 
 
 def _rows_together(r: Rows) -> int:
-    """How many rows may go through each stage together: a power of two, 1 for long rows or if
+    """Rows that may go through each stage together: a power of two, 1 for long rows or if
     there is but one stage."""
     kept = [math.prod(s.shape[r.row_rank :]) * s.dtype.itemsize for s in r.stages]
     reduced = [

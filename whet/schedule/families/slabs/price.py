@@ -1,4 +1,4 @@
-"""What a slab schedule should cost, for a whole population at once."""
+"""Prices of slab schedules, for a whole population at once."""
 
 from __future__ import annotations
 

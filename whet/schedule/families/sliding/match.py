@@ -106,7 +106,7 @@ class Sliding(Windowed):
         return tuple(found)
 
     def ends(self, px: int) -> tuple[int, int]:
-        """How many tiles of px pixels at either end of a row reach beyond the image."""
+        """Tiles of px pixels at either end of a row that reach beyond the image."""
         return self.columns.ends(px, self.image_width)
 
     def middle(self, px: int) -> tuple[int, int]:
@@ -190,7 +190,7 @@ def code_length(s: Sliding, px: int, nv: int, terms: int) -> int:
 
 
 def window_kinds(s: Sliding, axes: Sequence[Axis], px: int, nv: int) -> tuple[LoopKind, ...]:
-    """How the loops over the window are written: its rows as a loop if code would get long."""
+    """Kinds of the loops over the window: its rows as a loop if code would get long."""
     kinds = loop_kinds(axes)
     terms = elements(axes)
     if s.down is not None and code_length(s, px, nv, terms) > LONGEST_SLIDING_CODE:

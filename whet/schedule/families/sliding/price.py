@@ -1,4 +1,4 @@
-"""What a sliding window over vectors should cost, for a whole population at once.
+"""Prices of sliding windows over vectors, for a whole population at once.
 
 A tile is bound by its operations, its loads and stores or its dependency chains; all tiles
 together by what the second cache delivers.  A row of the image arrives from there once if the
@@ -115,7 +115,7 @@ def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, 
 
 
 class _Facts:
-    """What is the same for all candidates of a form."""
+    """Facts that are the same for all candidates of a form."""
 
     def __init__(self, s: Sliding, target: CpuTarget) -> None:
         self.s, self.rates = s, rates_of(target)
@@ -157,7 +157,7 @@ class _Facts:
         return max(issue, chain) + RELOADED * weights / rates.loads + SLIDING_TILE_CYCLES * tiles
 
     def taps_inside(self, px: int) -> int:
-        """How many taps of the windows of a row lie in the image, over all its tiles."""
+        """Taps of the windows of a row that lie in the image, over all its tiles."""
         if px not in self.taps:
             slide, width = self.s.columns, self.s.width
             starts = np.minimum(np.arange(-(-width // px)) * px, width - px)
@@ -169,7 +169,7 @@ class _Facts:
 
 
 def _traffic_cycles(s: Sliding, target: CpuTarget, holes: dict[str, Array]) -> Array:
-    """What has to come from the second cache, or from where all of it can be at best."""
+    """Cycles for what has to come from the second cache, or from where all of it can be at best."""
     rates = rates_of(target)
     image, itemsize = s.window.read.tensor, s.window.read.dtype.itemsize
     kept = np.zeros(len(holes["px"]))

@@ -1,4 +1,4 @@
-"""What a spatial schedule should cost, for a whole population at once.
+"""Prices of spatial schedules, for a whole population at once.
 
 A tile is bound by its operations, its loads, its dependency chains or the cache lines it touches,
 whichever is slowest.  Loads that neighbouring pixels share are counted once when the reduction is
@@ -174,7 +174,7 @@ def _pixels(s: Spatial, px: int) -> dict[Axis, int]:
 
 
 def _steps_over(s: Spatial, reduce: Reduce, width: Array) -> Array:
-    """Where the vectors of one term do not follow those of the term before."""
+    """Tiles in which the vectors of one term do not follow those of the term before."""
     moves = any(
         lane_step(read, s.vector) != 0 and any(a in free_symbols(read) for a in reduce.axes)
         for read in reads(reduce.value)

@@ -74,7 +74,7 @@ def staged_nests(
 
 
 class _Steps:
-    """Where the loops of all candidates lead."""
+    """Levels of loops and their steps, of all candidates."""
 
     def __init__(self, s: Staged, holes: Population) -> None:
         self.s, self.holes = s, holes
@@ -149,8 +149,8 @@ class _Steps:
         return LocalBuffer(strides, self.nbytes)
 
     def copy(self, name: str, memory: Buffer, phase: int, every: Array) -> Statement:
-        """What is copied ahead is described as if its first block were that of the step, what is
-        copied tile by tile as if it were copied at once."""
+        """The copy of a phase: ahead, as if its first block were that of the step; tile by tile, as
+        if all were copied at once."""
         lanes, width = self.holes["lanes"], width_of_phase(self.s, phase)
         vectors = ceil_div(width, lanes)
         across = np.where(width >= lanes, start_at(1, lanes, width), lanes)

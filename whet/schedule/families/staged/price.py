@@ -1,4 +1,4 @@
-"""What a staged window should cost, for a whole population at once.
+"""Prices of staged windows, for a whole population at once.
 
 A block is its copy, bound by stores or by the shuffles that part even from odd columns, and its
 tiles, bound by multiply-adds, by loads from the first cache (most of which straddle two lines)

@@ -1,4 +1,4 @@
-"""What rows that are reduced should cost, for a whole population at once."""
+"""Prices of rows that are reduced, for a whole population at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a copy between layouts should cost, for a whole population at once."""
+"""Prices of copies between layouts, for a whole population at once."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class _Nest:
 
     # ------------------------------------------------------------------------------- transforms
     def tile(self, number: Array | int, positions: Sequence[Axis]) -> Moves:
-        """Where a tile of that number lies in the image."""
+        """The place of a tile of that number in the image."""
         w, at = self.w, digits(number, [*positions, *self.tiles])
         found: dict[Expr, Array] = {old: at[new] for old, new in zip(w.batch, positions)}
         for tile, pair in zip(self.tiles, w.pairs):

@@ -1,4 +1,4 @@
-"""How far the products of a Winograd schedule may be summed without losing precision.
+"""Lengths up to which products of a Winograd schedule are summed without losing precision.
 
 The rounding error of a running sum of t random terms, and then of n / t such sums, is about
 

@@ -1,4 +1,4 @@
-"""What a Winograd schedule should cost, to be compared with the direct one.
+"""Prices of Winograd schedules, to be compared with direct ones.
 
 Times are in nanoseconds.  The products are priced like any register tile.  On
 top come the two transforms, the traffic of V and M where they do not stay in the second cache,
