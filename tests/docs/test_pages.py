@@ -44,14 +44,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
-def test_files_named_in_the_architecture_exist() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    named = re.findall(r"`((?:whet|tests|tools)/[\w/]+\.py)`", text)
-    missing = [name for name in named if not (ROOT / name).exists()]
-    assert named
-    assert not missing
-
-
 @pytest.mark.parametrize(
     ("variant", "said"),
     [

@@ -34,7 +34,7 @@ class Engine(Protocol):
 
     @property
     def target(self) -> Target | None:
-        """What code is made for, if any is made."""
+        """The machine that code is made for, if any is made."""
 
     @property
     def can_tune(self) -> bool:
@@ -86,13 +86,13 @@ def tuned_target(engine: Engine) -> Target:
 
 
 def why_not_tuned(engine: Engine) -> str:
-    """What to say where an engine cannot tune."""
+    """The message where an engine cannot tune."""
     if engine.target is None:
         return "only native code can be tuned"
     return f"kernels for {engine.target.name} cannot be measured"
 
 
 def describe_options(engine: Engine, threads: int, numerics: Numeric) -> dict[str, Any]:
-    """What a report says about how a model was to be compiled."""
+    """The options of a compilation, as a report says them."""
     target = None if engine.target is None else engine.target.to_json()
     return {"engine": engine.name, "threads": threads, "numerics": numerics, "target": target}

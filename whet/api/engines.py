@@ -23,7 +23,7 @@ from whet.runtime.executable import Executable
 
 
 class _Process:
-    """What this process has found, by the name of the target."""
+    """The findings of this process, by the name of the target."""
 
     lock = threading.Lock()
     engines: ClassVar[dict[str, Engine]] = {}
@@ -72,7 +72,7 @@ def _best_engine(name: str, note: Note | None) -> Engine:
 def prepare_or_interpret(
     prepare: Callable[[], Executable], graph: Graph, options: Mapping[str, Any], warn: Note
 ) -> Executable:
-    """What `prepare` gives, or the graph in the interpreter where whet itself fails.
+    """The result of `prepare`, or the graph in the interpreter where whet itself fails.
 
     Slow is better than nothing, but never in silence: there is a warning and a report, and
     `describe` says so too.

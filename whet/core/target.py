@@ -20,14 +20,14 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in reports."""
+        """The name in reports."""
 
     @property
     def key(self) -> str:
         """A digest of what the machine is, without what was measured on it."""
 
     def constant(self, name: str) -> float:
-        """What a machine of this kind is measured for, by name."""
+        """A figure that machines of this kind are measured for, by name."""
 
     def roofline(self, operations: float, nbytes: int, threads: int) -> float:
         """The least seconds for so many operations, two in a multiply-add, and bytes moved."""

@@ -203,7 +203,7 @@ class Graph:
 
     @property
     def constant_bytes(self) -> int:
-        """What all constants take in memory."""
+        """Bytes of all constants."""
         return sum(v.tensor_type.nbytes for v in self.constants)
 
     @cached_property

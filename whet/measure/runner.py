@@ -1,4 +1,4 @@
-"""What a search asks of whoever measures kernels on a machine."""
+"""The protocol of what measures kernels on a machine, as a search asks for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Runner(Protocol[T]):
     def trials(
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: T
     ) -> Iterator[Measured]:
-        """How the trial of every candidate ends, one after the other, so that each can be kept
+        """The end of every candidate's trial, one after the other, so that each can be kept
         before the next one runs."""
 
     def compare(

@@ -72,7 +72,7 @@ class _Memory:
         return Place(Storage("arena", t.size, t.dtype, value), tuple(strides), 0)
 
     def placed(self, value: Value) -> Place:
-        """Where a value lies; all its elements are there."""
+        """The place of a value; all its elements are there."""
         t, place = value.tensor_type, self.placement.places[value]
         place.storage.demand(Buffer(self.name, t.shape, t.dtype, place.strides, place.offset))
         return place

@@ -27,7 +27,7 @@ class Dag(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """What the outputs need beyond the inputs, which are values of the graph around it."""
+    """Nodes that the outputs need beyond the inputs, which are values of the graph around them."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]

@@ -19,7 +19,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a body finds as array number `array`: in round t the bytes at base + t * stride.
+    """An array of a body, number `array`: in round t the bytes at base + t * stride.
 
     `backward` counts the rounds from the last one.
     """

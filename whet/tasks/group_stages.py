@@ -26,7 +26,7 @@ KNOWN = 4096
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one kernel computes of a group: all of it, or one phase of its only stage."""
+    """One kernel's part of a group: all of it, or one phase of its only stage."""
 
     outputs: tuple[Compute, ...]
     sources: tuple[tuple[Tensor, int], ...]
@@ -56,7 +56,7 @@ def group_parts(wiring: Wiring) -> tuple[Part, ...]:
 
 @lru_cache(maxsize=KNOWN)
 def row_axes(wiring: Wiring) -> tuple[int, tuple[int, ...]] | None:
-    """How many leading axes are rows of all stages of a group, and the sources that it reads; None
+    """The number of leading axes that are rows of all stages of a group, and what it reads; None
     where stages have no common rows."""
     tensors, sources = group_tensors(wiring)
     if len(tensors) != len(wiring.outputs):

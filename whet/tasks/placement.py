@@ -1,4 +1,4 @@
-"""Where every value lives: memory, strides, views.
+"""Places of all values: memory, strides, views.
 
 Views are free: what only moves data is another set of strides on the same memory, found by
 following addresses through the operator, and parts of a joined value are computed right

@@ -27,7 +27,7 @@ where that is not known."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the best known kernel of a task takes."""
+    """The time of the best known kernel of a task."""
 
     seconds: float
     origin: Origin
@@ -36,7 +36,7 @@ class Estimate:
 
 
 class Price(Protocol):
-    """What is expected to be how expensive on one target."""
+    """Expected costs on one target."""
 
     def __call__(self, task: Task) -> Estimate | None:
         """The kernel of a task alone, which finds its inputs nearby; None if no sketch fits."""

@@ -70,7 +70,7 @@ def difference(cut: Cut, rewritten: Region, price: Price) -> float:
 
 
 def steps_seconds(steps: Collection[AnyStep], price: Price) -> float:
-    """What steps take one after the other; loop programs of operators have no price."""
+    """The time of steps one after the other; loop programs of operators have no price."""
     total = 0.0
     for step in steps:
         for inner, times in inner_steps(step):

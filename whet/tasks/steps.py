@@ -71,7 +71,7 @@ class ControlStep:
 
     @property
     def rounds(self) -> int:
-        """How often a body runs, as far as that is known."""
+        """The number of times that a body runs, as far as that is known."""
         return self.flow.rounds if isinstance(self.flow, Repeat) else 1
 
 
@@ -90,7 +90,7 @@ class Plan:
 
     @cached_property
     def position(self) -> Mapping[Node, int]:
-        """Where nodes stand in the graph."""
+        """The positions of nodes in the graph."""
         return {node: n for n, node in enumerate(self.graph.nodes)}
 
     @cached_property

@@ -34,7 +34,7 @@ class Loadable:
 
 @dataclass(frozen=True)
 class Ran:
-    """How running ended; samples of one kernel, or of two that took turns."""
+    """The end of a run; samples of one kernel, or of two that took turns."""
 
     outcome: Outcome
     message: str = ""
