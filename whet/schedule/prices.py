@@ -37,6 +37,8 @@ class AnalyticPrice:
     call.  Unknown, it is taken to come from memory."""
     drafts: dict[str, Choice | None] = field(default_factory=dict)
     """The choices of tasks that were asked for, by key."""
+    prices: dict[str, Estimate | None] = field(default_factory=dict)
+    """Their prices, by key."""
 
     def choice(self, task: Task) -> Choice | None:
         """The candidate that is expected to be fastest."""
@@ -52,6 +54,11 @@ class AnalyticPrice:
         return found.sketch.lower(found.sketch.fits(task), found.holes, name)
 
     def __call__(self, task: Task) -> Estimate | None:
+        if task.key not in self.prices:
+            self.prices[task.key] = self._price(task)
+        return self.prices[task.key]
+
+    def _price(self, task: Task) -> Estimate | None:
         found = self.choice(task)
         if found is None:
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from whet.core.collecting import without_collection
 from whet.core.dtypes import DType
 from whet.core.types import TensorType
 from whet.graph.graph import Graph, Node
@@ -37,6 +38,11 @@ class GraphPlan:
 def plan_graph(graph: Graph, price: Price, holds: Holds) -> GraphPlan:
     """The plan of a graph; what no sketch computes runs on its own, and what is around it is
     planned anew."""
+    with without_collection():
+        return _planned(graph, price, holds)
+
+
+def _planned(graph: Graph, price: Price, holds: Holds) -> GraphPlan:
     reasons = {n: r for n in graph.nodes for r in [why_not_native(n, holds)] if r is not None}
     while True:
         plan = _with_alone(graph, reasons, price)

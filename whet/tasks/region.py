@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from whet.core.collecting import without_collection
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
 from whet.tasks.layout import choose_layouts
@@ -65,8 +66,9 @@ def difference(cut: Cut, rewritten: Region, price: Price) -> float:
     """
     places = {v: p for v, p in cut.places.items() if v not in cut.region.outputs}
     places |= {new: cut.places[v] for v, new in zip(cut.region.outputs, rewritten.outputs)}
-    steps = plan_region(rewritten, places, price)
-    return steps_seconds(steps, price) - steps_seconds(cut.steps, price)
+    with without_collection():
+        steps = plan_region(rewritten, places, price)
+        return steps_seconds(steps, price) - steps_seconds(cut.steps, price)
 
 
 def steps_seconds(steps: Collection[AnyStep], price: Price) -> float:

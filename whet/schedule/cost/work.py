@@ -171,7 +171,8 @@ def rounds(steps: Array, threads: int) -> Array:
     return np.minimum(steps, result)
 
 
-def halvings(count: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def halvings(count: int) -> tuple[int, ...]:
     """count, and what a half, a quarter, ... of it is, rounded up, down to 1."""
     found = {-(-count // (1 << n)) for n in range(count.bit_length() + 1)}
-    return sorted(found, reverse=True)
+    return tuple(sorted(found, reverse=True))

@@ -7,6 +7,7 @@ select(0 <= h + r - 1 and h + r - 1 < 56, x[c, h + r - 1], 0)   (x stored with a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from whet.ir.affine import Affine, affine, combine, interval, rebuild
 from whet.ir.expr import Axis, Expr, Read, Reduce, Select
@@ -46,6 +47,7 @@ def extents_of(stage: Compute) -> dict[Expr, int]:
     return found
 
 
+@lru_cache(maxsize=128)  # every sketch asks for the stages of the same task
 def flatten_accesses(stage: Compute, task: Task) -> Expr:
     """The body with every boundary read as a read of flat memory.
 

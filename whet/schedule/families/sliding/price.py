@@ -130,6 +130,15 @@ class _Facts:
         self.reach = slide.high - slide.low + 1
         self.shared = loop_kinds(window_axes(s, reduce))[-1] == "unroll"
         self.taps: dict[int, int] = {}
+        self.slots: dict[int, tuple[float, float]] = {}
+
+    def passes(self, lanes: int) -> tuple[float, float]:
+        """Operations and loads that one on so many lanes amounts to."""
+        if lanes not in self.slots:
+            width = np.asarray(lanes)
+            both = self.rates.passes(width, self.bits), self.rates.load_passes(width, self.bits)
+            self.slots[lanes] = float(both[0]), float(both[1])
+        return self.slots[lanes]
 
     def panel_cycles(self, straddling: float, px: int, nv: int, lanes: int, kept: int) -> float:
         """All pixels of an image along one panel of channels; weights may be `kept`."""
@@ -140,8 +149,7 @@ class _Facts:
         self, span: RowRange, straddling: float, px: int, nv: int, lanes: int, kept: int
     ) -> float:
         rates, across, step = self.rates, self.across, self.s.columns.step
-        passes = float(rates.passes(np.asarray(lanes), self.bits))
-        load_passes = float(rates.load_passes(np.asarray(lanes), self.bits))
+        passes, load_passes = self.passes(lanes)
         tiles, high = -(-self.s.width // px), span.high - span.low
         work = high * self.taps_inside(px) * self.per_term + tiles * px * self.per_result
         work *= nv * passes
