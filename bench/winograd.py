@@ -21,6 +21,7 @@ import time
 import numpy as np
 
 from tests.build.guard_pages import GuardedMemory
+from tests.schedule.cheapest import best_tiling, best_winograd
 from tests.schedule.windows import Bound, Windows, native
 from whet.codegen.llvm.poolcode import process_pool
 from whet.core.caching import FileCache
@@ -30,11 +31,9 @@ from whet.core.types import Array
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import find_contraction
-from whet.schedule.families.contraction.price import best_tiling
 from whet.schedule.families.winograd.lower import lower_winograd
 from whet.schedule.families.winograd.match import find_winograd
 from whet.schedule.families.winograd.precision import DIRECT_SUM
-from whet.schedule.families.winograd.price import best_winograd
 from whet.schedule.program.kernel import Kernel
 
 LAYERS = {

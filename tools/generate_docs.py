@@ -18,7 +18,8 @@ from pathlib import Path
 from whet.cli.main import INTERNAL_ERROR, INTERRUPTED
 from whet.core import errors, types
 from whet.core.config import knobs
-from whet.frontend.onnx import binding, convert, load, loops, sequence, structure, tensors
+from whet.frontend.onnx import binding, convert, load, structure, tensors
+from whet.frontend.onnx.nodes import loops, sequence
 from whet.ops import REGISTRY, Op
 from whet.ops.base import NoAlgebra, show_attribute
 from whet.runtime import artifact

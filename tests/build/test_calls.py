@@ -21,7 +21,6 @@ from whet.graph.graph import Graph, Value
 from whet.graph.interpret import interpret
 from whet.ops.activation import Relu
 from whet.ops.arithmetic import Add, Div, Maximum, Minimum, Mod, Mul
-from whet.ops.control import op_body
 from whet.ops.conv import Conv
 from whet.ops.gather import Gather
 from whet.ops.host import NonZero
@@ -30,6 +29,7 @@ from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Transpose
 from whet.ops.reduce import ReduceSum
 from whet.ops.scan import Scan
+from whet.ops.shared.control import op_body
 
 
 def graph_of(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:

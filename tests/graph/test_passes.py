@@ -31,8 +31,8 @@ from whet.graph.rewrite import everywhere, rebuild
 from whet.graph.text import print_graph
 from whet.ops import REGISTRY
 from whet.ops.base import Sample
-from whet.ops.control import Control
 from whet.ops.scan import Scan
+from whet.ops.shared.control import Control
 
 SAMPLES = [
     pytest.param(sample, id=f"{name}-{n}")

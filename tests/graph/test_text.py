@@ -19,8 +19,8 @@ from whet.graph.syntax import Reader
 from whet.graph.text import parse_graph, print_graph, stored_arrays
 from whet.ops import REGISTRY
 from whet.ops.base import Sample
-from whet.ops.control import Control
 from whet.ops.scan import Scan
+from whet.ops.shared.control import Control
 
 SAMPLES = [
     pytest.param(sample, id=f"{name}-{n}")

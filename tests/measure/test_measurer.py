@@ -13,6 +13,7 @@ import pytest
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
 from whet.db.store import Database
+from whet.measure.cpu.kernel_process import Loadable, Ran
 from whet.measure.cpu.measurer import (
     LEAST_LIMIT_SECONDS,
     LIMIT_BY_BEST,
@@ -21,11 +22,10 @@ from whet.measure.cpu.measurer import (
 )
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
-from whet.measure.runner import Loadable, Ran
 from whet.measure.statistics import is_better, median_interval, turn_ratios
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import SKETCHES
-from whet.schedule.space.trace import Step, Trace, trace_of
+from whet.schedule.space.trace import Trace, TransformStep, trace_of
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
@@ -117,7 +117,7 @@ def test_real_candidates_are_right(measurer: Measurer, threads: int) -> None:
 def test_traces_are_measured_and_recorded(measurer: Measurer, tmp_path: Path) -> None:
     task = matmul_task(16, 16, 32)
     trace = trace_of(default_choice(task, TARGET, 1))
-    naive = Trace((Step("parallel", loop="i"),), {})
+    naive = Trace((TransformStep("parallel", loop="i"),), {})
     candidates = [
         Candidate("trace", trace.holes, trace.to_json()),
         Candidate("trace", {}, naive.to_json()),

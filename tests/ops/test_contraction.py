@@ -12,7 +12,7 @@ import pytest
 from whet.core.dtypes import f16, f32
 from whet.core.errors import OperatorError, UnsupportedError
 from whet.core.types import Array, TensorType
-from whet.frontend.onnx.contraction import explicit_terms
+from whet.frontend.onnx.nodes.contraction import explicit_terms
 from whet.ops import conv as conv_module
 from whet.ops.conv import Conv, ConvTranspose
 from whet.ops.einsum import Einsum

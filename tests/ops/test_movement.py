@@ -14,7 +14,7 @@ from whet.core.types import TensorType
 from whet.ir.tensor import describe, placeholder
 from whet.ops.fill import Pad, Trilu
 from whet.ops.movement import Concat, Expand, Reshape, Slice, Split, Tile, Transpose
-from whet.ops.row_major import matching_groups
+from whet.ops.shared.row_major import matching_groups
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4)).astype(np.float32)

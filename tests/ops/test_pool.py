@@ -15,7 +15,7 @@ from whet.core.types import Array, TensorType, type_of
 from whet.ops.patch import Col2Im
 from whet.ops.pool import AvgPool, LpPool, MaxPool, MaxPoolIndex, Pool
 from whet.ops.roi import RoiAlign
-from whet.ops.window import Window
+from whet.ops.shared.window import Window
 
 Compare = Callable[..., None]
 Run = Callable[..., list[Array]]

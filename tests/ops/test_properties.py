@@ -15,7 +15,7 @@ from whet.ir.interpreter import run
 from whet.ir.tensor import placeholder
 from whet.ops.arithmetic import Add
 from whet.ops.base import REGISTRY, Sample
-from whet.ops.control import Control
+from whet.ops.shared.control import Control
 
 OPERATORS = sorted(REGISTRY)
 RANDOM_SAMPLES = 12

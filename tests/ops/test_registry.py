@@ -9,7 +9,7 @@ import pytest
 
 from whet.core.errors import WhetError
 from whet.ops.base import REGISTRY, Law, NoAlgebra, Op, Sample, make_op
-from whet.ops.control import Control
+from whet.ops.shared.control import Control
 
 OPERATORS = sorted(REGISTRY)
 WAYS = ("compute", "expand", "program")

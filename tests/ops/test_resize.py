@@ -12,8 +12,8 @@ from whet.core.dtypes import f32, i32
 from whet.core.errors import OperatorError
 from whet.core.types import TensorType
 from whet.graph.build import GraphBuilder
-from whet.ops.resample import AxisScale, coordinates, nearest_table, weighted_table
 from whet.ops.resize import Resize
+from whet.ops.shared.resample import AxisScale, coordinates, nearest_table, weighted_table
 
 Compare = Callable[..., None]
 COORDINATES = (

@@ -7,7 +7,7 @@ import numpy as np
 from whet.core.errors import ScheduleError
 from whet.ir.program import Allocate, Loop, Program, walk
 from whet.schedule.program.primitives import PRIMITIVES, naive_program
-from whet.schedule.space.trace import Argument, Hole, Step, Trace, apply_step
+from whet.schedule.space.trace import Argument, Hole, Trace, TransformStep, apply_step
 from whet.tasks.task import Task
 
 MAX_STATEMENTS = 120
@@ -29,7 +29,7 @@ class Proposer:
         self.holes[unique] = value
         return Hole(unique)
 
-    def propose(self, program: Program) -> Step:
+    def propose(self, program: Program) -> TransformStep:
         statements = list(walk(program.body))
         loops = [s.var.name for s in statements if isinstance(s, Loop)]
         inner = [s.buffer.name for s in statements if isinstance(s, Allocate)]
@@ -62,7 +62,7 @@ class Proposer:
                 arguments = {"loop": loop, "variant": self.pick(["local", "stage"])}
             case _:
                 arguments = {"loop": loop}
-        return Step(kind, **arguments)
+        return TransformStep(kind, **arguments)
 
     def nested_pair(self, program: Program, loop: str) -> tuple[str, str]:
         """A loop and the first loop inside it."""
@@ -76,7 +76,7 @@ class Proposer:
 def random_trace(task: Task, rng: np.random.Generator, tries: int = 14) -> tuple[Trace, Program]:
     """A trace of some of the proposed steps, and its program."""
     proposer = Proposer(rng)
-    steps: list[Step] = []
+    steps: list[TransformStep] = []
     program = naive_program(task)
     for _ in range(tries):
         step = proposer.propose(program)

@@ -19,7 +19,7 @@ from whet.ir.expr import call
 from whet.ir.interpreter import run
 from whet.ir.program import Loop
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
-from whet.schedule.cost.tiles import LONGEST_SUM
+from whet.schedule.cost.lanes import LONGEST_SUM
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import (
     AHEAD,

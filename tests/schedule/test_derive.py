@@ -24,15 +24,15 @@ from whet.core.errors import ScheduleError, WhetError
 from whet.ir.expr import call, const, select
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.derive.generate import sketches
-from whet.schedule.derive.rules import RULES, Rule, derivation_rule
+from whet.schedule.derive.rules import RULES, SketchRule, derivation_rule
 from whet.schedule.derive.show import show_sketch
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.derive.structure import structures
 from whet.schedule.derive.tiling import Levels, own_tiles
 from whet.schedule.program.show import show_task
 from whet.schedule.program.steps import Trace, replay_steps
-from whet.schedule.space.nests import program_nests
 from whet.schedule.space.registry import SKETCHES, choices
+from whet.schedule.space.statements import program_nests
 from whet.tasks.task import Task
 
 TARGET = PRESETS["x86-64-v3"]
@@ -120,7 +120,7 @@ def test_matrices_of_constants_become_code() -> None:
 
 
 def test_structures_for_gpus_are_accepted() -> None:
-    state = sketches(matmul(64, 64, 64), 1, [Rule("tiles", lambda s: [_gpu_tiles(s)])])[0]
+    state = sketches(matmul(64, 64, 64), 1, [SketchRule("tiles", lambda s: [_gpu_tiles(s)])])[0]
     assert [c.holes[-1] for c in state.chains] == ["i.4", "j.4", "k.2"]
     with pytest.raises(WhetError, match="WH2102"):
         Levels("SRS", 2)

@@ -10,8 +10,8 @@ from tests.schedule.windows import Windows
 from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
-from whet.schedule.space.nests import MARKS, Statement, program_nests
 from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.statements import MARKS, Statement, program_nests
 from whet.tasks.task import Task
 
 TRANSFORMS = {("winograd", name) for name in ("input", "output", "finish")}

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.schedule.small_tasks import convolution, matmul_relu
 from whet.schedule.program.primitives import naive_program, parallel, split, vectorize
-from whet.schedule.space.nests import MARKS, program_nests
+from whet.schedule.space.statements import MARKS, program_nests
 
 
 def test_a_product_and_what_follows_it() -> None:

@@ -17,7 +17,7 @@ from whet.schedule.families.contraction.halo import least_needed, part_needed, s
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import Contraction, Tiling, find_contraction
 from whet.schedule.families.contraction.price import contraction_holes
-from whet.schedule.space.nest_writer import position
+from whet.schedule.space.levels import position
 
 WIDE = PRESETS["x86-64-v4"]
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from whet.ir.expr import Axis, Expr
 from whet.schedule.algorithms.dilation import Pair
-from whet.schedule.space.nest_writer import position
+from whet.schedule.space.levels import position
 
 
 def values(e: Expr, tile: Axis) -> list[int]:

@@ -17,7 +17,7 @@ from whet.schedule.families.rows.lower import lower_rows
 from whet.schedule.families.rows.match import Rows, RowTiling, find_rows
 from whet.schedule.families.rows.nests import row_nests
 from whet.schedule.families.rows.price import row_costs, row_holes
-from whet.schedule.space.nests import program_nests
+from whet.schedule.space.statements import program_nests
 from whet.tasks.task import Task
 
 

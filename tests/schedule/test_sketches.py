@@ -25,7 +25,7 @@ from whet.schedule.default import default_choice, default_kernel
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.space.registry import SKETCHES, add_sketch, choices, find_sketch, sketch
 from whet.schedule.space.sketch import Population, Sketch
-from whet.schedule.space.trace import Step, Trace, replay_kernel
+from whet.schedule.space.trace import Trace, TransformStep, replay_kernel
 from whet.tasks.task import Task
 
 TARGETS = list(PRESETS.values())
@@ -130,7 +130,7 @@ def test_a_sketch_from_outside_competes(monkeypatch: pytest.MonkeyPatch) -> None
             return 1.0 / population["size"]
 
         def lower(self, form: Task, holes: Mapping[str, int], name: str) -> Kernel:
-            step = Step("split", loop="i", factor=holes["size"], tail="guard")
+            step = TransformStep("split", loop="i", factor=holes["size"], tail="guard")
             return replay_kernel(Trace((step,), {}), form, name)
 
     task = matmul()

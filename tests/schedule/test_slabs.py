@@ -24,7 +24,7 @@ from whet.schedule.families.slabs.lower import lower_slabs
 from whet.schedule.families.slabs.match import find_slabs
 from whet.schedule.families.slabs.nests import slab_nests
 from whet.schedule.families.slabs.price import slab_costs, slab_holes
-from whet.schedule.space.nests import program_nests
+from whet.schedule.space.statements import program_nests
 from whet.tasks.expressions import inline_stages, nothing
 from whet.tasks.task import Task
 

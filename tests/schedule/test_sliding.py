@@ -23,7 +23,7 @@ from whet.ir.expr import Axis, Expr, select
 from whet.ir.tensor import compute, guarded_read, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.families.sliding.lower import lower_sliding
-from whet.schedule.families.sliding.match import Segment, SlidingTiling, can_align, find_sliding
+from whet.schedule.families.sliding.match import RowRange, SlidingTiling, can_align, find_sliding
 from whet.schedule.families.sliding.price import sliding_costs, sliding_holes
 from whet.tasks.task import Task
 
@@ -165,12 +165,12 @@ def test_pixels_that_are_no_whole_vectors_apart_are_not_aligned() -> None:
 def test_rows_that_see_the_same_taps_are_one_segment() -> None:
     form = find_sliding(Windows((14, 14), 16, 16, groups=16, border=False).task)
     assert form is not None
-    assert form.segments == (Segment(0, 1, 1, 3), Segment(1, 13, 0, 3), Segment(13, 14, 0, 2))
+    assert form.row_ranges == (RowRange(0, 1, 1, 3), RowRange(1, 13, 0, 3), RowRange(13, 14, 0, 2))
     assert form.ends(7) == (1, 1)
     assert form.middle(4) == (1, 2)
     halving = find_sliding(Windows((14, 14), 16, 16, groups=16, border=False, stride=2).task)
     assert halving is not None
-    assert halving.segments == (Segment(0, 1, 1, 3), Segment(1, 7, 0, 3))
+    assert halving.row_ranges == (RowRange(0, 1, 1, 3), RowRange(1, 7, 0, 3))
     assert halving.ends(7) == (1, 0)
 
 

@@ -19,14 +19,14 @@ from whet.core.cpu import PRESETS
 from whet.core.errors import ScheduleError
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import choices
-from whet.schedule.space.trace import Hole, Step, Trace, replay, replay_kernel, trace_of
+from whet.schedule.space.trace import Hole, Trace, TransformStep, replay, replay_kernel, trace_of
 
 TILED = Trace(
     (
-        Step("split", loop="i", factor=Hole("i.0"), tail="peel"),
-        Step("rewrite_layout", buffer="b", order=(1, 0, 2), splits=(1, Hole("j.0"))),
-        Step("split", loop="j", factor=Hole("j.0"), tail="perfect"),
-        Step("parallel", loop="io"),
+        TransformStep("split", loop="i", factor=Hole("i.0"), tail="peel"),
+        TransformStep("rewrite_layout", buffer="b", order=(1, 0, 2), splits=(1, Hole("j.0"))),
+        TransformStep("split", loop="j", factor=Hole("j.0"), tail="perfect"),
+        TransformStep("parallel", loop="io"),
     ),
     {"i.0": 4, "j.0": 2},
 )
@@ -104,15 +104,15 @@ def test_damaged_traces(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("trace", "code", "message"),
     [
-        (Trace((Step("melt"),), {}), "WH2121", "there is no schedule step 'melt'"),
-        (Trace((Step("unroll", loop=Hole("x")),), {}), "WH2120",
+        (Trace((TransformStep("melt"),), {}), "WH2121", "there is no schedule step 'melt'"),
+        (Trace((TransformStep("unroll", loop=Hole("x")),), {}), "WH2120",
          "the trace has no number for its hole 'x'"),
-        (Trace((Step("split", loop="i"),), {}), "WH2120",
+        (Trace((TransformStep("split", loop="i"),), {}), "WH2120",
          "step 'split': missing a required argument: 'factor'"),
-        (Trace((Step("unroll", loop="z"),), {}), "WH2101", "there is no loop 'z'"),
-        (Trace((Step("rows", lanes=1, vectors=1, rows_per_step=1),), {}), "WH2120",
+        (Trace((TransformStep("unroll", loop="z"),), {}), "WH2101", "there is no loop 'z'"),
+        (Trace((TransformStep("rows", lanes=1, vectors=1, rows_per_step=1),), {}), "WH2120",
          "sketch 'rows' does not fit the task"),
-        (Trace((Step("rewrite_layout", buffer="a", order=(1, 0)),), {}), "WH2105",
+        (Trace((TransformStep("rewrite_layout", buffer="a", order=(1, 0)),), {}), "WH2105",
          "'a' is not a constant"),
     ],
 )  # fmt: skip
@@ -125,7 +125,7 @@ def test_traces_that_do_not_fit(trace: Trace, code: str, message: str) -> None:
 
 def test_errors_say_which_step() -> None:
     with pytest.raises(ScheduleError) as caught:
-        replay(Trace((TILED.steps[0], Step("unroll", loop="z")), TILED.holes), matmul())
+        replay(Trace((TILED.steps[0], TransformStep("unroll", loop="z")), TILED.holes), matmul())
     assert "in step 1 of the trace: unroll(loop=z)" in str(caught.value)
 
 

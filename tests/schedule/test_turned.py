@@ -11,7 +11,7 @@ from whet.core.dtypes import f32
 from whet.ir.program import Program
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.families.contraction.match import BESIDE
-from whet.schedule.program.turning import tile_size
+from whet.schedule.program.transpose import tile_size
 from whet.schedule.space.registry import find_sketch
 from whet.tasks.task import Task
 

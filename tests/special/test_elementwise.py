@@ -24,7 +24,7 @@ from whet.core.types import Array, TensorType, type_of
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
 from whet.ops.base import REGISTRY
-from whet.ops.elementwise import Elementwise
+from whet.ops.shared.elementwise import Elementwise
 
 DTYPES = (f32, f64, f16, bf16, i8, u8, i32, i64, u64, bool_)
 FEW = (f32, f64, f16, i8, u64)

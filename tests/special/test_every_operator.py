@@ -18,8 +18,8 @@ from whet.graph.graph import Graph
 from whet.graph.passes import optimize
 from whet.ops.arithmetic import Pow
 from whet.ops.base import REGISTRY, Numeric, Sample
-from whet.ops.elementwise import Elementwise
 from whet.ops.roi import RoiAlign
+from whet.ops.shared.elementwise import Elementwise
 
 NAN, INF = np.nan, np.inf
 NOT_PROMISED = {

@@ -15,8 +15,8 @@ from whet.core.types import Array
 from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.program.primitives import naive_program
-from whet.schedule.space.nests import Access, Statement, program_nests
 from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.statements import Access, Statement, program_nests
 from whet.tasks.task import Task
 from whet.tune.features.ansor import COUNT, POSITIONS, add_statement, interpolate, reuse_of
 from whet.tune.features.autotvm import curve_features, itervar_features, knob_features

@@ -20,7 +20,7 @@ from whet.core.dtypes import DType, f32, f64
 from whet.core.types import Array
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.graph.interpret import run_node
-from whet.ops.elementwise import Elementwise
+from whet.ops.shared.elementwise import Elementwise
 
 UNSTEADY = frozenset(["resize"])
 """Operators that compute integers by way of fractions, and cut those off: one more or less."""

@@ -150,6 +150,21 @@ FUNCTIONS: dict[str, Numeric] = {
     "shiftright": np.right_shift,
 }
 
+SLOTS = {
+    "div": 8, "floordiv": 97, "mod": 97, "truncdiv": 97, "truncmod": 97, "sqrt": 10, "exp": 12,
+    "log": 23, "tanh": 14, "sigmoid": 16, "erf": 16, "pow": 280, "sin": 125, "cos": 125, "tan": 440,
+    "asin": 205, "acos": 265, "atan": 275, "sinh": 590, "cosh": 340, "asinh": 665, "acosh": 630,
+    "atanh": 660,
+}  # fmt: skip
+"""What an operator or a function costs per vector, in multiply-adds, where it is not one.
+
+Measured with `bench/functions.py` on an AMD EPYC, Zen 4 with AVX-512, 2026-11-16; within a tenth of
+what it shows.
+"""
+
+COSTLY = frozenset(name for name in FUNCTIONS if SLOTS.get(name, 1) >= SLOTS["exp"])
+"""Functions that are dearer to repeat than to store."""
+
 PREDICATES = frozenset({"isnan", "isinf", "not"})
 """Functions whose result is a truth value whatever their argument's type."""
 

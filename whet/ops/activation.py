@@ -13,7 +13,7 @@ from whet.ir.expr import Expr, call, select
 from whet.ir.functions import erf
 from whet.ops.arithmetic import SIGNED
 from whet.ops.base import Domain, NoAlgebra, law, operator
-from whet.ops.elementwise import Elementwise, idempotent, moves_through, odd
+from whet.ops.shared.elementwise import Elementwise, idempotent, moves_through, odd
 
 ROOT_2 = math.sqrt(2.0)
 ROOT_2_OVER_PI = math.sqrt(2.0 / math.pi)

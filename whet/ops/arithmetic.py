@@ -11,7 +11,7 @@ from whet.core.types import Array
 from whet.ir.expr import Expr, call, equal, select
 from whet.ir.functions import erf, power
 from whet.ops.base import Domain, NoAlgebra, law, operator
-from whet.ops.elementwise import (
+from whet.ops.shared.elementwise import (
     Elementwise,
     ScalarFunction,
     associates,

@@ -13,8 +13,8 @@ from whet.ops.base import Builder, NoAlgebra, Op, Sample, operator, require
 from whet.ops.logic import Equal, Where
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Transpose
-from whet.ops.precision import converted, scalar, widen, widened
 from whet.ops.reduce import ReduceMax, ReduceSum
+from whet.ops.shared.precision import converted, scalar, widen, widened
 from whet.ops.softmax import Softmax
 
 

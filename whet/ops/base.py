@@ -9,7 +9,7 @@ its input values is a node of a graph.  One class holds everything whet knows of
       or expand   the result in terms of simpler operators,
       or program  the result as loops, for what no tensor expression can say (sort, scatter),
       or host = True   for results whose shape depends on data,
-      or `Control` as its base (whet.ops.control) for what runs bodies and cannot be expanded
+      or `Control` as its base (whet.ops.shared.control) for what runs bodies and cannot be expanded
     axioms     its algebra, or why it has none
     samples    instances with input types, for tests, the generator and the documentation
     sample     a random such instance

@@ -10,9 +10,9 @@ from whet.core.dtypes import bool_, f32
 from whet.core.types import Array, Shape, TensorType
 from whet.ops.arithmetic import Add, Exp, Mul
 from whet.ops.base import Body, Builder, NoAlgebra, Sample, operator, require
-from whet.ops.control import Control, StepsBody, op_body, require_truth
 from whet.ops.logic import Where
 from whet.ops.movement import Reshape
+from whet.ops.shared.control import Control, StepsBody, op_body, require_truth
 
 
 @operator("branch", "condition", "*values")

@@ -30,7 +30,7 @@ from whet.core.dtypes import (
 from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, call, cast, const, reinterpret, select
 from whet.ops.base import NoAlgebra, Sample, law, operator, require
-from whet.ops.elementwise import Elementwise
+from whet.ops.shared.elementwise import Elementwise
 
 Rounding = Literal["up", "down", "nearest"]
 

@@ -17,7 +17,7 @@ from whet.ir.expr import Axis, Expr, as_expr, cast, const, select
 from whet.ir.tensor import Compute, Tensor, compute, sum_
 from whet.ops.base import Op, Sample, law, operator, require
 from whet.ops.matmul import matrix_product
-from whet.ops.window import Window, reduction, reduction_axes
+from whet.ops.shared.window import Window, reduction, reduction_axes
 
 COLUMNS_LIMIT_BYTES = 256 << 20
 """Largest copy of windows that the reference makes at once."""

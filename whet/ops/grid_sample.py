@@ -13,7 +13,7 @@ from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, all_of, as_expr, call, cast, const, select
 from whet.ir.tensor import Compute, Tensor, compute, sum_
 from whet.ops.base import Domain, Op, Sample, law, operator, require
-from whet.ops.window import reduction, reduction_axes
+from whet.ops.shared.window import reduction, reduction_axes
 
 Mode = Literal["nearest", "linear", "cubic"]
 Padding = Literal["zeros", "border", "reflection"]

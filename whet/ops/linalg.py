@@ -9,7 +9,7 @@ from whet.core.types import Array, TensorType
 from whet.ir.expr import Expr, Var, call, cast, const
 from whet.ir.program import Allocate, Buffer, If, Let, Loop, Program, Stmt, Store
 from whet.ops.base import NoAlgebra, Op, Sample, operator, require
-from whet.ops.precision import widen
+from whet.ops.shared.precision import widen
 
 
 @operator("det", "x")

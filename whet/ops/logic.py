@@ -21,7 +21,7 @@ from whet.core.dtypes import (
 from whet.core.types import Array
 from whet.ir.expr import Expr, binary, call, const, equal, select
 from whet.ops.base import Domain, NoAlgebra, law, operator
-from whet.ops.elementwise import Elementwise, associates, commutes
+from whet.ops.shared.elementwise import Elementwise, associates, commutes
 
 ORDER = NoAlgebra("stated as laws of less and less_equal")
 SPECIAL = NoAlgebra("only special values are told apart")

@@ -11,8 +11,8 @@ from whet.core.dtypes import bool_, f32, i64
 from whet.core.types import Array, Shape, TensorType
 from whet.ops.arithmetic import Add, Sub
 from whet.ops.base import Body, Domain, DynamicType, NoAlgebra, Sample, operator, require
-from whet.ops.control import Control, StepsBody, require_truth
 from whet.ops.logic import Less
+from whet.ops.shared.control import Control, StepsBody, require_truth
 
 
 @dataclass(frozen=True)

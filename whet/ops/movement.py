@@ -17,7 +17,7 @@ from whet.core.types import Array, Shape, TensorType, broadcast_shapes
 from whet.ir.expr import Expr, select
 from whet.ir.tensor import Compute, Tensor, broadcast_read, compute
 from whet.ops.base import Op, Sample, law, operator, require
-from whet.ops.row_major import flat_index, matching_groups, unflatten
+from whet.ops.shared.row_major import flat_index, matching_groups, unflatten
 
 
 def random_shape(rng: np.random.Generator, low: int = 1, high: int = 4) -> Shape:

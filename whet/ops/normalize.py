@@ -14,8 +14,8 @@ from whet.ir.tensor import Compute, Tensor, compute, guarded_read, reduce_axis, 
 from whet.ops.arithmetic import Add, Mul, Reciprocal, Sqrt, Sub
 from whet.ops.base import Builder, Domain, NoAlgebra, Op, Sample, operator, require
 from whet.ops.movement import Reshape
-from whet.ops.precision import converted, scalar, widen
 from whet.ops.reduce import ReduceMean
+from whet.ops.shared.precision import converted, scalar, widen
 
 _COMPOSITE = NoAlgebra("its algebra is that of the operators it expands into")
 

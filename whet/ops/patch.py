@@ -14,8 +14,8 @@ from whet.ir.expr import Expr, all_of, as_expr, call, cast, const, select
 from whet.ir.tensor import Compute, Tensor, compute, sum_
 from whet.ops.base import Op, Sample, law, operator, require
 from whet.ops.matmul import matrix_product
-from whet.ops.row_major import flat_index
-from whet.ops.window import Window, reduction, reduction_axes
+from whet.ops.shared.row_major import flat_index
+from whet.ops.shared.window import Window, reduction, reduction_axes
 
 # Attributes of the laws' examples.
 FOLD = "image=[4, 5], block=[2, 3], strides=[2, 1], pads=[1, 0, 1, 0], dilations=[1, 1]"

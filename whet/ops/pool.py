@@ -15,9 +15,9 @@ from whet.ir.expr import Axis, Expr, as_expr, call, cast, const, equal, select
 from whet.ir.tensor import Compute, Tensor, compute, max_, reduce, reduce_axis, sum_
 from whet.ops.base import Builder, Domain, NoAlgebra, Op, Sample, law, operator, require
 from whet.ops.movement import Reshape
-from whet.ops.row_major import flat_index, unflatten
 from whet.ops.scatter import ScatterElements
-from whet.ops.window import Window, reduction_axes
+from whet.ops.shared.row_major import flat_index, unflatten
+from whet.ops.shared.window import Window, reduction_axes
 
 # Attributes of the laws' examples: uneven strides and pads, so that no law holds by symmetry.
 POOL = "kernel=[3, 2], strides=[1, 2], pads=[1, 0, 1, 1], dilations=[1, 1]"

@@ -16,12 +16,12 @@ from whet.core.dtypes import FLOATS, compute_dtype, f32, i32
 from whet.core.types import Array, TensorType
 from whet.ops.arithmetic import Add, Maximum, Minimum, Mul, Sub
 from whet.ops.base import Builder, Domain, NoAlgebra, Op, Sample, operator, require
-from whet.ops.gate_functions import ACTIVATIONS
 from whet.ops.logic import Less, Where
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Reshape, Slice, Split, Transpose
-from whet.ops.precision import converted, scalar, widen
 from whet.ops.scan import Scan
+from whet.ops.shared.gate_functions import ACTIVATIONS
+from whet.ops.shared.precision import converted, scalar, widen
 
 
 @dataclass(frozen=True)

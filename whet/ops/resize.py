@@ -16,7 +16,7 @@ from whet.ops.casting import Cast
 from whet.ops.gather import Gather, checked, require_indices
 from whet.ops.logic import Where
 from whet.ops.movement import random_shape
-from whet.ops.resample import (
+from whet.ops.shared.resample import (
     AxisScale,
     AxisTable,
     Coordinates,

@@ -10,8 +10,8 @@ from whet.core.dtypes import f32
 from whet.core.types import Array, TensorType
 from whet.ops.arithmetic import Abs, Add
 from whet.ops.base import Body, Builder, NoAlgebra, Sample, operator, require
-from whet.ops.control import Control, op_body
 from whet.ops.movement import Concat, Reshape, Slice
+from whet.ops.shared.control import Control, op_body
 
 MAX_FOLDED_STEPS = 4096
 """Longer scans of constants wait until they are run: importing a model must not take minutes."""

@@ -12,7 +12,7 @@ from whet.core.types import Array, TensorType
 from whet.ops.base import Builder, Op, Sample, law, operator, require
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Slice, Transpose
-from whet.ops.precision import converted, widen
+from whet.ops.shared.precision import converted, widen
 
 
 @operator("dft", "x")

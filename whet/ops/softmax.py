@@ -11,8 +11,8 @@ from whet.core.dtypes import FLOATS, f16, f32
 from whet.core.types import Array, TensorType
 from whet.ops.arithmetic import Exp, Log, Mul, Reciprocal, Sub
 from whet.ops.base import Builder, Op, Sample, law, operator, require
-from whet.ops.precision import converted, widen, widened
 from whet.ops.reduce import ReduceMax, ReduceSum
+from whet.ops.shared.precision import converted, widen, widened
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from whet.graph.graph import Constant, Graph, Input, Node, Value
 from whet.graph.passes.expand_composites import ExpandingBuilder
 from whet.graph.rewrite import bodies
 from whet.ops.base import Body
-from whet.ops.control import Control
+from whet.ops.shared.control import Control
 
 
 @dataclass(frozen=True, eq=False)

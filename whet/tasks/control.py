@@ -13,9 +13,9 @@ from whet.core.types import Shape
 from whet.graph.graph import Graph, Node, Value
 from whet.ir.program import Buffer
 from whet.ops.branch import Branch
-from whet.ops.control import Control
 from whet.ops.loop import WhileLoop
 from whet.ops.scan import Scan
+from whet.ops.shared.control import Control
 from whet.tasks.bodies import BodyGraph, body_graphs
 from whet.tasks.flow import Address, Choose, Flow, Piece, Repeat, State, While
 from whet.tasks.layout import strides_of

@@ -10,11 +10,9 @@ import numpy as np
 
 from whet.ir.affine import rebuild, substitute
 from whet.ir.expr import Call, Const, Expr, Read, Reduce, call, const, equal, select
+from whet.ir.functions import COSTLY
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.wiring import Wiring
-
-COSTLY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos"})
-"""Functions that are dearer to repeat than to store."""
 
 
 def group_tensors(wiring: Wiring) -> tuple[list[Compute], dict[Tensor, int]]:

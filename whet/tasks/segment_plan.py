@@ -9,7 +9,7 @@ from whet.core.dtypes import u8
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute
-from whet.ops.control import Control
+from whet.ops.shared.control import Control
 from whet.tasks.control import control_steps
 from whet.tasks.dag import Dag
 from whet.tasks.group_stages import KNOWN, group_parts, row_axes

@@ -28,7 +28,7 @@ from whet.schedule.program.primitives import naive_program
 from whet.schedule.program.primitives.tree import find_loop, static_extent
 from whet.schedule.space.registry import add_sketch
 from whet.schedule.space.sketch import Population, Sketch
-from whet.schedule.space.trace import Argument, Step, Trace, replay_kernel
+from whet.schedule.space.trace import Argument, Trace, TransformStep, replay_kernel
 from whet.tasks.task import Task
 from whet.tune.template_config import Config
 
@@ -48,7 +48,7 @@ class Schedule:
 
     def __init__(self, task: Task, lanes: int) -> None:
         self.task, self.lanes = task, lanes
-        self.steps: list[Step] = []
+        self.steps: list[TransformStep] = []
         self._naive: Program = naive_program(task)
 
     @property
@@ -114,7 +114,7 @@ class Schedule:
 
     def add(self, kind: str, **arguments: Argument) -> None:
         """Any step that a trace can have."""
-        self.steps.append(Step(kind, **arguments))
+        self.steps.append(TransformStep(kind, **arguments))
 
 
 Body = Callable[[Schedule, Config], None]

@@ -26,7 +26,8 @@ from whet.graph.graph import Graph, make_input
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor, compute, placeholder, reduce_axis, sum_
 from whet.ops.matmul import MatMul
-from whet.schedule.cost.arrival import STEADY_TILES, awaited
+from whet.schedule.cost.arrival import awaited
+from whet.schedule.cost.numbers.caches import STEADY_TILES
 from whet.schedule.families.contraction.match import Contraction, find_contraction
 from whet.schedule.families.contraction.price import contraction_costs, contraction_holes
 from whet.schedule.program.kernel import Kernel

@@ -23,6 +23,7 @@ from whet.frontend.onnx.attributes import (
     named_attributes,
 )
 from whet.frontend.onnx.functions import Function, declared_function, has_function
+from whet.frontend.onnx.interrupts import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.load import Source
 from whet.frontend.onnx.mapping import (
     ClosedGraph,
@@ -32,7 +33,6 @@ from whet.frontend.onnx.mapping import (
     find_converter,
 )
 from whet.frontend.onnx.problems import Failed, Problems, failed_outputs
-from whet.frontend.onnx.signals import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.structure import (
     MAX_DEPTH,
     describe,

@@ -14,10 +14,10 @@ from whet.frontend.onnx.binding import Bound, BoundTensor, bind_inputs
 from whet.frontend.onnx.convert import NodeConverter, Scope
 from whet.frontend.onnx.declared import check_declared, disagreements
 from whet.frontend.onnx.imported import ImportedModel, InputSpec, Port, Structure
+from whet.frontend.onnx.interrupts import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.load import Source, load_model
 from whet.frontend.onnx.mapping import Converted, NeedsValue, Unsupported
 from whet.frontend.onnx.problems import Failed, Problems
-from whet.frontend.onnx.signals import Deferred, DeferredInside, Reported
 from whet.frontend.onnx.splice import Splicer
 from whet.frontend.onnx.staging import Tail, rest_of_model
 from whet.frontend.onnx.structure import (

@@ -15,8 +15,8 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from whet.frontend.onnx.loops import MAX_UNROLLED
 from whet.frontend.onnx.mapping import Converted
+from whet.frontend.onnx.nodes.loops import MAX_UNROLLED
 from whet.frontend.onnx.structure import (
     function_key,
     names_captured,

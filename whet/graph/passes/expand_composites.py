@@ -9,7 +9,7 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Node, Value
 from whet.graph.rewrite import rebuild
 from whet.ops.base import Op
-from whet.ops.control import Control
+from whet.ops.shared.control import Control
 
 
 def expand_composites(graph: Graph, keep: Collection[str] = ()) -> Graph:

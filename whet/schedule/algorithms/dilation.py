@@ -37,7 +37,7 @@ class Pair:
 
     @property
     def reach(self) -> int:
-        """How far from the first tap the last one lies."""
+        """The distance of the last tap from the first."""
         return self.step * (self.taps - 1)
 
     @cached_property

@@ -44,7 +44,7 @@ class Halves:
 
 
 def reduced_order(task: Task) -> tuple[Axis, ...] | None:
-    """What is reduced, furthest apart in memory first; None where parts are of no use."""
+    """Reduced axes, furthest apart in memory first; None where parts are of no use."""
     reduce = _only_reduce(task)
     if reduce is None or elements(reduce.axes) < FEWEST_TERMS:
         return None
@@ -75,7 +75,7 @@ def _only_reduce(task: Task) -> Reduce | None:
 
 
 def numbers_of_parts(task: Task, order: tuple[Axis, ...]) -> tuple[int, ...]:
-    """How many parts there may be, about one number for every power of two.
+    """Possible numbers of parts, about one for every power of two.
 
     All of the outer axes and a divisor of the next one: pieces are of the same length.
     """

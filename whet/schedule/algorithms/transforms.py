@@ -44,7 +44,7 @@ class Matrices:
 
     @property
     def magnification(self) -> float:
-        """How many times the rounding of a product weighs in an output, as a root mean square.
+        """The weight of a product's rounding in an output, as a root mean square.
 
         A product of random inputs and taps is of the size |row of B^T| |row of G|, and the outputs
         add up such products with the factors A^T; without transforms, r products of size 1.
@@ -127,7 +127,7 @@ class Transform:
         return self.after[:axis], self.before[axis + 1 :]
 
     def lines(self, axis: int) -> int:
-        """How many times the matrix of an axis is applied."""
+        """The number of times that the matrix of an axis is applied."""
         left, right = self.shape_around(axis)
         return math.prod(left) * math.prod(right)
 

@@ -14,19 +14,17 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
+from whet.schedule.cost.numbers.caches import (
+    HELD_UP,
+    IN_FLIGHT,
+    L1_KEPT,
+    L2_KEPT,
+    L3_KEPT,
+    STEADY_TILES,
+    STREAMING,
+)
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.work import HELD_UP, IN_FLIGHT, overlapped, rounds
-from whet.schedule.program.tile import LINE_BYTES
-
-KEPT = 0.6
-"""The part of the second cache that data which is used again can count on."""
-LAST_KEPT = 0.75
-"""The same of the last cache."""
-STEADY_TILES = 4
-"""Tiles that use a panel when its arrival is measured (see `whet.build.cpu.kernel_probes`)."""
-STREAMING = 16.0
-"""Lines that must be on their way from memory at once: tiles of 4 rows and 4 vectors of 512 bits
-have 32, those of 9 rows and one vector 10."""
+from whet.schedule.cost.work import overlapped, rounds
 
 
 def from_second_cache(
@@ -37,7 +35,7 @@ def from_second_cache(
     Where `near`, the bytes that tiles use meanwhile, fits the first cache, they wait for nothing.
     What arrives from further out goes through the second cache as well: `filled` bytes per tile.
     """
-    again = np.where(near <= target.l1d_bytes * 0.75, 0.0, nbytes)
+    again = np.where(near <= target.l1d_bytes * L1_KEPT, 0.0, nbytes)
     arrival = (again + filled) / rates_of(target).l2_bytes
     return _longer(busy, arrival) + target.constant("l2_felt") * np.minimum(busy, arrival)
 
@@ -54,7 +52,7 @@ def _longer(a: Array, b: Array | float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What one thread does of a rectangle of blocks of rows times chunks of columns, and reads.
+    """One thread's part of a rectangle of blocks of rows times chunks of columns, with its reads.
 
     Threads take neighbouring steps, so a thread goes through the chunks of a block, then on to
     the next block.
@@ -85,7 +83,7 @@ class Share:
 
     @property
     def times(self) -> Array:
-        """How often a thread goes through its part of the right factor."""
+        """Times that a thread goes through its part of the right factor."""
         return np.maximum(1.0, self.own_steps / self.chunks)
 
     def far_bytes(self, target: CpuTarget) -> Array:
@@ -94,7 +92,7 @@ class Share:
         What one thread computed last, and alone, is still there if it is small.  Weights count
         from the second time on: the first time is the same for all kernels (`with_weights`).
         """
-        kept = KEPT * target.l2_bytes
+        kept = L2_KEPT * target.l2_bytes
         own, chunks = self.own_steps, np.minimum(self.own_steps, self.chunks)
         right = chunks * self.chunk_bytes
         once = 0.0 * right if self.constant else right
@@ -112,7 +110,7 @@ class Share:
 
 def leaves_last_cache(nbytes: float, target: CpuTarget) -> bool:
     """Whether data of that size is gone from all caches when it is read again."""
-    return nbytes > LAST_KEPT * target.l3_bytes
+    return nbytes > L3_KEPT * target.l3_bytes
 
 
 def weights_in_last_cache(target: CpuTarget) -> CpuTarget:
@@ -131,7 +129,7 @@ def _is_near(target: CpuTarget) -> bool:
 
 
 def filled_bytes(
-    panel_bytes: Array, all_bytes: Array | float, tiles: Array, hinted: Array, target: CpuTarget
+    panel_bytes: Array, all_bytes: Array | float, tiles: Array, prefetched: Array, target: CpuTarget
 ) -> Array:
     """Bytes that go into the second cache for every tile, when so many use a panel of weights which
     it does not hold all; those that were asked for go on to the first cache twice.
@@ -141,16 +139,18 @@ def filled_bytes(
     """
     if _is_near(target):
         return 0.0 * panel_bytes
-    return np.where(all_bytes > KEPT * target.l2_bytes, panel_bytes * (1 + hinted) / tiles, 0.0)
+    return np.where(
+        all_bytes > L2_KEPT * target.l2_bytes, panel_bytes * (1 + prefetched) / tiles, 0.0
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """How tiles go through panels of weights."""
+    """The way of tiles through panels of weights."""
 
     tiles: Array
     """Tiles in a row that use a panel."""
-    hinted: Array
+    prefetched: Array
     """Whether the kernel asks for the next panel ahead of time."""
     times: Array
     """How often a thread goes through all of its panels."""
@@ -158,9 +158,9 @@ class Panels:
     """Lines of a panel within the instructions that the core looks ahead."""
 
 
-def lines_in_flight(mr: Array, nv: Array, row_bytes: Array) -> Array:
+def lines_in_flight(mr: Array, nv: Array, row_bytes: Array, target: CpuTarget) -> Array:
     """Lines that a core asks for by looking ahead, when a step of a tile reads so many bytes."""
-    return IN_FLIGHT / (mr * nv + mr + nv) * row_bytes / LINE_BYTES
+    return IN_FLIGHT / (mr * nv + mr + nv) * row_bytes / target.line_bytes
 
 
 def from_far(busy: Array, nbytes: Array, panels: Panels, target: CpuTarget, threads: int) -> Array:
@@ -168,8 +168,8 @@ def from_far(busy: Array, nbytes: Array, panels: Panels, target: CpuTarget, thre
     rates = rates_of(target)
     shared = target.constant("l3_shared_bytes_per_ns") / rates.clock / threads
     arrival = nbytes / min(rates.l3_bytes, shared)
-    felt = np.where(panels.hinted, target.constant("hinted_felt"), target.constant("far_felt"))
-    return awaited(busy, arrival, panels.tiles, panels.hinted, felt)
+    felt = np.where(panels.prefetched, target.constant("hinted_felt"), target.constant("far_felt"))
+    return awaited(busy, arrival, panels.tiles, panels.prefetched, felt)
 
 
 def with_weights(
@@ -191,13 +191,13 @@ def with_weights(
     # The last cache is near enough for what any tile has in flight.
     short = 0.0 if _is_near(target) else 2 * (1 - panels.in_flight / STREAMING)
     unasked = np.maximum(there * (steady + (1 - steady) * busy), short * busy)
-    felt = np.where(panels.hinted, target.constant("memory_hinted_felt"), unasked)
+    felt = np.where(panels.prefetched, target.constant("memory_hinted_felt"), unasked)
     felt = np.maximum(HELD_UP, felt)
-    return ns - first + awaited(first, arrival, panels.tiles, panels.hinted, felt)
+    return ns - first + awaited(first, arrival, panels.tiles, panels.prefetched, felt)
 
 
 def awaited(
-    busy: Array, arrival: Array | float, tiles: Array | int, hinted: Array | bool,
+    busy: Array, arrival: Array | float, tiles: Array | int, prefetched: Array | bool,
     felt: Array | float,
 ) -> Array:  # fmt: skip
     """The time of tiles, of which so many in a row use a panel that has to arrive first.
@@ -205,6 +205,6 @@ def awaited(
     It arrives while the first of them is computed, and the others follow; or, where the kernel asks
     for it ahead of time, while all tiles of the panel before are.
     """
-    meanwhile = np.where(hinted, busy, busy / tiles)
+    meanwhile = np.where(prefetched, busy, busy / tiles)
     result: Array = busy - meanwhile + np.maximum(meanwhile, arrival)
     return result + felt * np.minimum(busy, arrival)

@@ -1,4 +1,4 @@
-"""What a core of a target does per cycle, from its constants: the unit of the analytic models.
+"""Rates of a core per cycle, from the constants of its target: the unit of the analytic models.
 
 Models count in cycles, because most overheads are numbers of instructions, and turn cycles into
 nanoseconds at the end.
@@ -13,13 +13,7 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
-
-SLACK = 1.15
-"""How much longer than their latency chains of multiply-adds take: a tile with just enough of them
-to hide it (4 x 2 vectors on AVX2) reaches 81 to 85 % of the peak where 6 x 2 reach 90."""
-MASKED_STORE_CYCLES = 18.0
-"""Without registers for masks, as processors of AMD with AVX2 take it; where it is cheaper, more
-stores of fewer lanes cost little."""
+from whet.schedule.cost.numbers.vectors import CHAIN_SLACK, MASKED_STORE_CYCLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Rates:
     """Cycles that a store takes longer which leaves lanes out."""
 
     def passes(self, lanes: Array, bits: int) -> Array:
-        """How many operations of up to 256 bits one on so many lanes amounts to."""
+        """Operations of up to 256 bits that one on so many lanes amounts to."""
         return _slots(lanes, bits, self.wide_slots)
 
     def tile_step(self, mr: Array, nv: Array, lanes: Array, bits: int) -> Array:
@@ -57,10 +51,10 @@ class Rates:
         """
         operations = mr * nv * self.passes(lanes, bits) / self.operations
         loads = (mr + nv * self.load_passes(lanes, bits)) / self.loads
-        return np.maximum(np.maximum(operations, loads), SLACK * self.latency)
+        return np.maximum(np.maximum(operations, loads), CHAIN_SLACK * self.latency)
 
     def load_passes(self, lanes: Array, bits: int) -> Array:
-        """How many loads of up to 256 bits one of so many lanes amounts to."""
+        """Loads of up to 256 bits that one of so many lanes amounts to."""
         return _slots(lanes, bits, self.wide_loads)
 
 

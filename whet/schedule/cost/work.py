@@ -1,4 +1,4 @@
-"""How much work the expressions of a stage are: what the analytic models count.
+"""The work of a stage's expressions: what the analytic models count.
 
     select(0 <= h, x[h, c], 0.0) * w[c] + acc     along c  ->  3 operations, 2 loads per vector
 
@@ -16,24 +16,13 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Call, Cast, Expr, Read, Reduce, Select, as_expr
+from whet.ir.functions import SLOTS
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
+from whet.schedule.cost.numbers.caches import HELD_UP, STREAMED
+from whet.schedule.cost.numbers.threads import LATE, SERIAL_STEP_NS, STEP_NS
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.program.access import address_form
-
-STEP_NS = 40.0
-"""What it costs to begin a step of a parallel loop that threads share."""
-SERIAL_STEP_NS = 5.0
-"""The same where one thread runs them all, one after the other."""
-IN_FLIGHT = 192.0
-"""Instructions that the core looks ahead: neighbouring tiles overlap within them."""
-STORE_SLOTS = 2.0
-"""Loads that take as long as one store."""
-SLOTS = {
-    "div": 8, "floordiv": 20, "mod": 20, "truncdiv": 20, "truncmod": 20, "sqrt": 10, "exp": 12,
-    "log": 23, "tanh": 14, "sigmoid": 16, "erf": 16, "pow": 40, "sin": 250, "cos": 250, "tan": 300,
-}  # fmt: skip
-"""Operations that a function takes per vector, where it is not one."""
 
 
 def terms(e: Expr, *, inside_reductions: bool = False) -> Iterator[Expr]:
@@ -91,7 +80,7 @@ def form_of(read: Read) -> Affine:
 
 
 def lane_step(read: Read, axis: Axis | None) -> int | None:
-    """How far the address moves per lane along the axis; None when it jumps about."""
+    """The address's step per lane along the axis; None when it jumps about."""
     if axis is None:
         return 0
     form = form_of(read)
@@ -102,7 +91,7 @@ def lane_step(read: Read, axis: Axis | None) -> int | None:
 
 @lru_cache(maxsize=1024)
 def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
-    """How many elements the lanes of one vector read; fewer than lanes when some share."""
+    """Elements that the lanes of one vector read; fewer than lanes when some share."""
     if axis is None:
         return 1
     address = form_of(read).expr()
@@ -110,12 +99,12 @@ def lane_places(read: Read, axis: Axis | None, lanes: int) -> int:
 
 
 def distinct(form: Affine, extents: dict[Axis, int]) -> int:
-    """How many addresses a form takes over the given extents of some axes."""
+    """The number of addresses that a form takes over the given extents of some axes."""
     return len(addresses(form, extents))
 
 
 def covered(addresses: Array, width: Array | int) -> Array:
-    """How many elements vectors of a width from all these addresses on have in common or alone."""
+    """Elements that vectors of a width from all these addresses on have in common or alone."""
     apart = np.diff(addresses)
     width = np.asarray(width)
     return np.minimum(apart, width[..., None]).sum(axis=-1) + width
@@ -148,19 +137,10 @@ def traffic_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:
     return nbytes / (rates.l3_bytes if nbytes <= target.l3_bytes // 2 else rates.copied_bytes)
 
 
-STREAMED = 1.5
-"""How many times as fast stores past the caches make a copy: it then moves what it reads and what
-it writes, and does not fetch the lines first that it will write."""
-
-
 def streamed_cycles(tensors: Sequence[Tensor], target: CpuTarget) -> float:
     """The same through memory, when results are written past the caches."""
     nbytes = sum(t.type.size * t.dtype.itemsize for t in tensors)
     return nbytes / (STREAMED * rates_of(target).copied_bytes)
-
-
-HELD_UP = 0.1
-"""How much things that go on at once hold each other up, at least."""
 
 
 def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Array:
@@ -169,14 +149,8 @@ def overlapped(a: Array, b: Array | float, felt: Array | float = HELD_UP) -> Arr
     return result
 
 
-LATE = 0.25
-"""Cores are not equally fast: the last one to finish is late by this part of a step.  Contractions
-on 16 cores of a Xeon: ResNet-50 8.0, 7.3, 7.8, 7.7 ms and BERT 24.9, 24.4, 27.8, 30.9 with 0, 0.25,
-0.5 and 1."""
-
-
 def fork_join_ns(steps: Array, threads: int, target: CpuTarget) -> Array:
-    """What it costs to hand steps to the threads; a single one stays where it is."""
+    """The cost of handing steps to the threads; a single one stays where it is."""
     cost = target.constant("fork_join_ns") if threads > 1 else 0.0
     return np.where(np.asarray(steps) > 1, cost, 0.0)
 
@@ -191,7 +165,7 @@ def shared_out(cycles: Array, steps: Array, threads: int, target: CpuTarget) -> 
 
 
 def rounds(steps: Array, threads: int) -> Array:
-    """How many steps pass until the last thread is done with its share."""
+    """Steps that pass until the last thread is done with its share."""
     alone = (steps <= 1) | (threads == 1)
     result: Array = np.ceil(steps / threads) + np.where(alone, 0.0, LATE)
     return np.minimum(steps, result)

@@ -13,28 +13,23 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
+from whet.schedule.cost.numbers.caches import L2_KEPT, SHOWN
+from whet.schedule.cost.numbers.overheads import BRANCH_CYCLES
 from whet.schedule.cost.rates import Rates, rates_of
 from whet.schedule.cost.work import shared_out
 from whet.schedule.derive.describe import described
-from whet.schedule.derive.structure import Structure
-from whet.schedule.space.nests import MARKS, Access, Statement
-
-BRANCH = 1.5
-"""Cycles of a step of a loop that is not unrolled."""
-SHOWN = 0.35
-"""The part of the time that bytes take to arrive which does not pass during computation."""
-SLOTS = {"div": 8.0, "math": 18.0}
-"""Operations that one of a kind takes, where it is not one."""
+from whet.schedule.derive.structure import LoopStructure
+from whet.schedule.space.statements import MARKS, OPERATION_SLOTS, Access, Statement
 
 
 def structure_costs(
-    structure: Structure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
+    structure: LoopStructure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
 ) -> Array:
     """Estimated nanoseconds of every row."""
     count = len(next(iter(columns.values())))
     rates = rates_of(target)
-    rooms = structure.state.rooms
-    held = {n for n, r in rooms.items() if r.scope == "register"}
+    storage = structure.state.storage
+    held = {n for n, r in storage.items() if r.scope == "register"}
     cycles: dict[int, Array] = {}
     steps: dict[int, Array] = {}
     for root, statement in described(structure, columns, np.arange(count)):
@@ -56,7 +51,7 @@ def _cycles(s: Statement, held: set[str], rates: Rates, target: CpuTarget) -> Ar
     lanes = np.where(is_vector, loops, 1.0).prod(axis=1)
     times = loops.prod(axis=1) / lanes
     bits = 8 * s.accesses[-1].element_bytes
-    slots = sum(n * SLOTS.get(kind.partition("_")[2], 1.0) for kind, n in s.operations.items())
+    slots = sum(n * OPERATION_SLOTS.get(kind, 1.0) for kind, n in s.operations.items())
     issue = slots * rates.passes(lanes, bits) / rates.operations
     loads: Array = np.zeros(len(times))
     for access in s.accesses:
@@ -68,7 +63,7 @@ def _cycles(s: Statement, held: set[str], rates: Rates, target: CpuTarget) -> Ar
     chain = delay / sums if adds else 0.0
     work = times * np.maximum(np.maximum(issue, loads / rates.loads), chain)
     counted = np.where(is_unrolled | is_vector, 1.0, loops)
-    branches = BRANCH * np.cumprod(counted, axis=1).sum(axis=1) if s.depth else 0.0
+    branches = BRANCH_CYCLES * np.cumprod(counted, axis=1).sum(axis=1) if s.depth else 0.0
     moved = _traffic(s, loops, held, rates, target) if s.depth else 0.0
     total: Array = work + branches + SHOWN * moved + 1.0
     return total
@@ -105,7 +100,7 @@ def _traffic(s: Statement, loops: Array, held: set[str], rates: Rates, target: C
     total: Array = np.zeros(len(loops))
     rows = np.arange(len(loops))
     for size, speed in levels:
-        fits = whole <= 0.6 * size
+        fits = whole <= L2_KEPT * size
         depth = np.where(fits.any(axis=1), fits.argmax(axis=1), loops.shape[1])
         for bytes_at in touched:
             total += outside[rows, depth] * bytes_at[rows, depth] / speed

@@ -13,14 +13,11 @@ from functools import cached_property
 
 from whet.ir.affine import affine
 from whet.ir.expr import Call, Const, Expr, Read, Select, Var
+from whet.ir.functions import COSTLY
 from whet.ir.program import Buffer, Loop, Program, Stmt, Store, walk
 from whet.ir.tensor import subexpressions
-from whet.schedule.cost.work import SLOTS
 from whet.schedule.program.primitives.accesses import stores_in
 from whet.schedule.program.primitives.dependence import as_update
-
-EXPENSIVE = 14
-"""Operations of a function that is not worth computing once per reader."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +64,7 @@ class Node:
     def is_expensive(self) -> bool:
         """Ansor looks for `exp` alone; other functions cost as much."""
         calls = [e for e in subexpressions(self.value) if isinstance(e, Call)]
-        return any(SLOTS.get(c.name, 1) >= EXPENSIVE for c in calls)
+        return any(c.name in COSTLY for c in calls)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import numpy as np
 
 from whet.core.types import Array
 from whet.schedule.derive.sizes import Size, value
-from whet.schedule.derive.structure import Structure
-from whet.schedule.derive.trees import Band, Leaf, Room, Touch, Tree
-from whet.schedule.space.nests import MARKS, Access, Statement
+from whet.schedule.derive.structure import LoopStructure
+from whet.schedule.derive.trees import Band, Leaf, SizedBuffer, Touch, Tree
+from whet.schedule.space.statements import MARKS, Access, Statement
 
 
 def described(
-    structure: Structure, columns: Mapping[str, Array], rows: Array
+    structure: LoopStructure, columns: Mapping[str, Array], rows: Array
 ) -> Iterator[tuple[int, Statement]]:
     """Every statement with the number of the root that it lies in; `rows` number the candidates."""
     for number, root in enumerate(structure.state.trees):
@@ -38,7 +38,7 @@ def _leaves(
 
 
 def _statement(
-    structure: Structure,
+    structure: LoopStructure,
     leaf: Leaf,
     around: tuple[Band, ...],
     columns: Mapping[str, Array],
@@ -65,8 +65,8 @@ def _statement(
             memo[size] = np.broadcast_to(value(size, columns), count)
         return memo[size]
 
-    rooms = structure.state.rooms
-    accesses = tuple(_access(t, rooms[t.buffer], around, count, column) for t in leaf.touches)
+    storage = structure.state.storage
+    accesses = tuple(_access(t, storage[t.buffer], around, count, column) for t in leaf.touches)
     return Statement(
         leaf.written.buffer,
         rows,
@@ -80,7 +80,7 @@ def _statement(
 
 def _access(
     touch: Touch,
-    room: Room,
+    stored: SizedBuffer,
     around: Sequence[Band],
     count: int,
     column: Callable[[Size], Array],
@@ -92,14 +92,14 @@ def _access(
         for n, band in enumerate(around):
             if band.name in steps:
                 indices[:, n, d] = column(steps[band.name])
-    strides = [column(s) for s in room.steps()]
+    strides = [column(s) for s in stored.steps()]
     apart: Array = np.stack(strides, axis=1) if rank else np.zeros((count, 0), np.int64)
     return Access(
         touch.buffer,
-        room.element_bytes,
+        stored.element_bytes,
         touch.is_write,
         indices,
         apart,
-        column(room.bytes()),
-        room.scope == "register",
+        column(stored.bytes()),
+        stored.scope == "register",
     )

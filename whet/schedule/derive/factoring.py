@@ -11,7 +11,7 @@ from whet.schedule.derive.trees import (
     Index,
     Leaf,
     Local,
-    Room,
+    SizedBuffer,
     Touch,
     Tree,
     exchange,
@@ -22,7 +22,7 @@ from whet.schedule.derive.trees import (
     renamed,
 )
 from whet.schedule.program.primitives.reductions import Variant
-from whet.schedule.program.steps import Step
+from whet.schedule.program.steps import TransformStep
 
 
 def rfactor(state: State, loop: str, variant: Variant) -> State:
@@ -70,12 +70,12 @@ def _local(state: State, loop: Band) -> State:
     )
     body = _freed(body, loop.name)
     trees = exchange(exchange(state.trees, start, ()), nest, (Local(name, body),))
-    rooms = {
-        **state.rooms,
-        name: Room((loop.extent,), state.rooms[buffer].element_bytes, None, (0,)),
+    storage = {
+        **state.storage,
+        name: SizedBuffer((loop.extent,), state.storage[buffer].element_bytes, None, (0,)),
     }
-    made = state.after(Step("rfactor", loop=loop.name, variant="local"), trees)
-    return replace(made, rooms=rooms)
+    made = state.after(TransformStep("rfactor", loop=loop.name, variant="local"), trees)
+    return replace(made, storage=storage)
 
 
 def _stage(state: State, loop: Band) -> State:
@@ -103,12 +103,12 @@ def _stage(state: State, loop: Band) -> State:
     old = loops[0] if loops else nest
     trees = state.trees if loops else exchange(state.trees, start, ())
     trees = exchange(trees, old, (*parts, *whole))
-    room = state.rooms[buffer]
-    shape: tuple[Size, ...] = (loop.extent, *room.shape)
-    order = (0, *(n + 1 for n in range(len(room.shape))))
-    made = state.after(Step("rfactor", loop=loop.name, variant="stage"), trees)
-    rooms = {**state.rooms, name: Room(shape, room.element_bytes, None, order)}
-    return replace(made, rooms=rooms)
+    stored = state.storage[buffer]
+    shape: tuple[Size, ...] = (loop.extent, *stored.shape)
+    order = (0, *(n + 1 for n in range(len(stored.shape))))
+    made = state.after(TransformStep("rfactor", loop=loop.name, variant="stage"), trees)
+    storage = {**state.storage, name: SizedBuffer(shape, stored.element_bytes, None, order)}
+    return replace(made, storage=storage)
 
 
 def _combination(update: Leaf) -> tuple[tuple[str, float], ...]:

@@ -78,8 +78,8 @@ def _is_reduction(body: Sequence[Tree]) -> bool:
 # ---------------------------------------------------------------------------------------- lanes
 def _vector_loop(state: State, leaf: Leaf, chain: Sequence[Band]) -> Band | None:
     """The loop along which what is written is closest together in memory."""
-    room = state.rooms[leaf.written.buffer]
-    places = {d: n for n, d in enumerate(room.order)}
+    stored = state.storage[leaf.written.buffer]
+    places = {d: n for n, d in enumerate(stored.order)}
     found = [
         (places[d], n, band)
         for n, band in enumerate(chain)

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from whet.schedule.derive.dag import dag_of
-from whet.schedule.derive.rules import RULES, Rule
+from whet.schedule.derive.rules import RULES, SketchRule
 from whet.schedule.derive.state import State
-from whet.schedule.derive.trees import room_of, trees_of
+from whet.schedule.derive.trees import sized_buffer, trees_of
 from whet.schedule.program.primitives import naive_program
 from whet.tasks.task import Task
 
@@ -22,11 +22,11 @@ def first_state(task: Task, cores: int) -> State:
     program = naive_program(task)
     dag = dag_of(program)
     buffers = [*program.inputs, *program.outputs, *program.workspace]
-    rooms = {b.name: room_of(b) for b in buffers}
-    return State(dag, cores, trees_of(program), rooms, len(dag.nodes) - 1)
+    storage = {b.name: sized_buffer(b) for b in buffers}
+    return State(dag, cores, trees_of(program), storage, len(dag.nodes) - 1)
 
 
-def sketches(task: Task, cores: int, rules: Sequence[Rule] | None = None) -> list[State]:
+def sketches(task: Task, cores: int, rules: Sequence[SketchRule] | None = None) -> list[State]:
     """The finished states, in the order of the rules, without repetitions."""
     waiting = deque([first_state(task, cores)])
     found: dict[str, State] = {}

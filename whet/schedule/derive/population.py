@@ -13,7 +13,7 @@ from whet.core.types import Array
 from whet.ir.program import SCRATCH_LIMIT_BYTES
 from whet.schedule.derive.sizes import value
 from whet.schedule.derive.state import Chain
-from whet.schedule.derive.structure import Structure
+from whet.schedule.derive.structure import LoopStructure
 from whet.schedule.derive.trees import Band, Leaf, Tree
 
 LARGEST_INNER = 64
@@ -84,7 +84,7 @@ def _powers(limit: int) -> list[int]:
 
 
 def draw(
-    structure: Structure, target: CpuTarget, threads: int, rows: int, rng: np.random.Generator
+    structure: LoopStructure, target: CpuTarget, threads: int, rows: int, rng: np.random.Generator
 ) -> dict[str, Array]:
     """Random rows, most of them legal."""
     columns: dict[str, Array] = {}
@@ -126,7 +126,7 @@ def _doublings(
 
 # ------------------------------------------------------------------------------------ legal rows
 def legal_rows(
-    structure: Structure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
+    structure: LoopStructure, target: CpuTarget, threads: int, columns: Mapping[str, Array]
 ) -> Array:
     """Which rows are candidates: sizes that fit, registers and scratch memory that suffice."""
     first = next(iter(columns.values()))
@@ -164,12 +164,12 @@ def legal_rows(
 
 
 def _within_limits(
-    structure: Structure, target: CpuTarget, columns: Mapping[str, Array], rows: int
+    structure: LoopStructure, target: CpuTarget, columns: Mapping[str, Array], rows: int
 ) -> Array:
     good: Array = np.ones(rows, bool)
     for name in structure.scratch:
-        room = structure.state.rooms[name]
-        good &= np.broadcast_to(value(room.bytes(), columns), rows) <= SCRATCH_LIMIT_BYTES
+        stored = structure.state.storage[name]
+        good &= np.broadcast_to(value(stored.bytes(), columns), rows) <= SCRATCH_LIMIT_BYTES
     unrolled = {loop: hole for hole, loop in structure.state.unrolls}
     for copies, sums in _copies(structure.state.trees, columns, unrolled, np.ones(rows), target):
         good &= np.broadcast_to(copies, rows) <= MOST_COPIES

@@ -35,7 +35,7 @@ FOLLOW_LEVELS = (1, 2)
 
 
 @dataclass(frozen=True)
-class Rule:
+class SketchRule:
     """A named way to go on from a state."""
 
     name: str
@@ -50,7 +50,7 @@ class Rule:
         return [replace(s, rules=(*s.rules, self.name)) for s in found]
 
 
-RULES: list[Rule] = []
+RULES: list[SketchRule] = []
 """All rules in the order in which they are tried."""
 
 
@@ -59,7 +59,7 @@ def derivation_rule(name: str, *, exclusive: bool = False) -> Callable[[Successo
 
     def add(successors: Successors) -> Successors:
         check(all(r.name != name for r in RULES), "WH2121", f"there is already a rule '{name}'")
-        RULES.insert(0, Rule(name, successors, exclusive))
+        RULES.insert(0, SketchRule(name, successors, exclusive))
         return successors
 
     return add
@@ -107,7 +107,7 @@ def add_rfactor(state: State) -> Iterator[State]:
         return  # elements alone keep the threads busy; Ansor asks this of tiled nodes only
     staged = _on_threads(state, node)
     yield staged.past()
-    part = next(r for r in staged.rooms if r not in state.rooms)
+    part = next(r for r in staged.storage if r not in state.storage)
     yield replace(staged, factored=staged.factored | {part}).past()
 
 
@@ -191,12 +191,12 @@ def skip(state: State) -> Iterator[State]:
 
 
 RULES += [
-    Rule("always inline", always_inline, is_exclusive=True),
-    Rule("simplify constant tensor", simplify_constant_tensor, is_exclusive=True),
-    Rule("reduction factorization", add_rfactor),
-    Rule("add cache write", add_cache_write),
-    Rule("tiling with fusion", tiling_with_fusion),
-    Rule("multi-level tiling", multi_level_tiling, is_exclusive=True),
-    Rule("compute location", compute_location),
-    Rule("skip", skip),
+    SketchRule("always inline", always_inline, is_exclusive=True),
+    SketchRule("simplify constant tensor", simplify_constant_tensor, is_exclusive=True),
+    SketchRule("reduction factorization", add_rfactor),
+    SketchRule("add cache write", add_cache_write),
+    SketchRule("tiling with fusion", tiling_with_fusion),
+    SketchRule("multi-level tiling", multi_level_tiling, is_exclusive=True),
+    SketchRule("compute location", compute_location),
+    SketchRule("skip", skip),
 ]

@@ -20,7 +20,7 @@ from whet.schedule.program.steps import Hole
 
 def show_sketch(state: State) -> str:
     """The loops of a sketch, tile sizes by name; start values are left out, as in the paper."""
-    caches = {t: f"{t.removesuffix('_local')}.cache" for t in state.rooms if t.endswith("_local")}
+    caches = {t: f"{t.removesuffix('_local')}.cache" for t in state.storage if t.endswith("_local")}
     return "\n".join(_lines(state.trees, 0, False, caches))
 
 

@@ -19,11 +19,11 @@ from whet.ops.base import Numeric
 from whet.schedule.derive.costs import structure_costs
 from whet.schedule.derive.describe import described
 from whet.schedule.derive.population import draw, legal_rows
-from whet.schedule.derive.structure import Structure, structures
+from whet.schedule.derive.structure import LoopStructure, structures
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.steps import Trace, replay_steps
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population, Sketch
+from whet.schedule.space.statements import Statement
 from whet.tasks.task import Task
 
 ROWS = 4096
@@ -38,16 +38,16 @@ class Derivation:
     """A task with its structures, by the number of cores that they are derived for."""
 
     task: Task
-    known: dict[int, tuple[Structure, ...]] = field(default_factory=dict)
+    known: dict[int, tuple[LoopStructure, ...]] = field(default_factory=dict)
 
-    def structures(self, threads: int) -> tuple[Structure, ...]:
+    def structures(self, threads: int) -> tuple[LoopStructure, ...]:
         """The structures for so many threads; rules see powers of two."""
         cores = 1 << max(0, threads - 1).bit_length()
         if cores not in self.known:
             self.known[cores] = structures(self.task, cores)
         return self.known[cores]
 
-    def structure(self, number: int) -> Structure:
+    def structure(self, number: int) -> LoopStructure:
         """The structure that a record names, whatever the cores that it was derived for."""
         cores = 1
         while cores <= MOST_CORES:
@@ -139,7 +139,7 @@ class Derived(Sketch[Derivation, CpuTarget]):
 
     def _parts(
         self, form: Derivation, threads: int, population: Population
-    ) -> list[tuple[Structure, Array, dict[str, Array]]]:
+    ) -> list[tuple[LoopStructure, Array, dict[str, Array]]]:
         """The rows of each structure, with the columns that it has."""
         numbers = np.asarray(population["structure"])
         found = []

@@ -22,7 +22,7 @@ from whet.schedule.derive.trees import (
     Index,
     Leaf,
     Local,
-    Room,
+    SizedBuffer,
     Touch,
     Tree,
     bands,
@@ -36,7 +36,7 @@ from whet.schedule.derive.trees import (
     walk,
 )
 from whet.schedule.program.access import map_expr
-from whet.schedule.program.steps import Hole, Step
+from whet.schedule.program.steps import Hole, TransformStep
 
 
 class UnderivableError(Exception):
@@ -47,7 +47,7 @@ class UnderivableError(Exception):
 class Move:
     """A step, taken where a size is more than 1: loops of extent 1 may be gone by then."""
 
-    step: Step
+    step: TransformStep
     needs: Size | None = None
 
 
@@ -70,7 +70,7 @@ class State:
     dag: Dag
     cores: int
     trees: tuple[Tree, ...]
-    rooms: dict[str, Room]
+    storage: dict[str, SizedBuffer]
     position: int
     moves: tuple[Move, ...] = ()
     chains: tuple[Chain, ...] = ()
@@ -114,7 +114,7 @@ class State:
 
     def _taken(self) -> set[str]:
         scratch = {t.buffer for t in walk(self.trees) if isinstance(t, Local)}
-        return set(self.rooms) | scratch | set(self.bands)
+        return set(self.storage) | scratch | set(self.bands)
 
     def names(self, hints: Sequence[str]) -> list[str]:
         """Names that are not used yet, as primitives invent them."""
@@ -133,7 +133,7 @@ class State:
             raise UnderivableError(loop)
         return self.bands[loop]
 
-    def after(self, step: Step, trees: Sequence[Tree], needs: Size | None = None) -> State:
+    def after(self, step: TransformStep, trees: Sequence[Tree], needs: Size | None = None) -> State:
         return replace(self, trees=tuple(trees), moves=(*self.moves, Move(step, needs)))
 
     # -------------------------------------------------------------------------------- loops
@@ -177,7 +177,9 @@ class State:
 
         body = map_leaves(found[-1].body, change)
         made = nested([parts[k] for k in order], body)
-        step = Step("tile", loops=tuple(loops), sizes=tuple(map(tuple, sizes)), order=tuple(order))
+        step = TransformStep(
+            "tile", loops=tuple(loops), sizes=tuple(map(tuple, sizes)), order=tuple(order)
+        )
         return self.after(step, exchange(self.trees, found[0], made), needs)
 
     def _depth(self, band: Band) -> int:
@@ -189,13 +191,13 @@ class State:
         fresh = self.names([b.name for b in found])
         first = nested(found, found[-1].body[:1])
         rest = renamed(nested(found, found[-1].body[1:]), dict(zip(loops, fresh)))
-        step = Step("decompose", loops=tuple(loops))
+        step = TransformStep("decompose", loops=tuple(loops))
         return self.after(step, exchange(self.trees, found[0], (*first, *rest)))
 
     def mark(self, loop: str, kind: LoopKind) -> State:
         """A loop that is unrolled or a vector, where it has more than one step."""
         old = self.find(loop)
-        step = Step("vectorize" if kind == "vector" else "unroll", loop=loop)
+        step = TransformStep("vectorize" if kind == "vector" else "unroll", loop=loop)
         trees = exchange(self.trees, old, (replace(old, kind=kind),))
         return self.after(step, trees, old.extent)
 
@@ -225,9 +227,9 @@ class State:
             )
 
         trees = map_leaves([t for t in self.trees if t is not root], change)
-        rooms = {n: r for n, r in self.rooms.items() if n != buffer}
-        made = self.after(Step("inline", buffer=buffer), trees)
-        return replace(made, rooms=rooms, inlined=self.inlined | {buffer})
+        storage = {n: r for n, r in self.storage.items() if n != buffer}
+        made = self.after(TransformStep("inline", buffer=buffer), trees)
+        return replace(made, storage=storage, inlined=self.inlined | {buffer})
 
     def _root(self, buffer: str) -> Tree:
         found = [t for t in self.trees if any(x.written.buffer == buffer for x in leaves((t,)))]
@@ -291,10 +293,10 @@ class State:
         body = (Local(buffer, (produce(root), *map_leaves(target.body, local))),)
         trees = exchange([t for t in self.trees if t is not root], target,
                          (replace(target, body=body),))  # fmt: skip
-        old = self.rooms[buffer]
-        rooms = {**self.rooms, buffer: Room(shape, old.element_bytes, None, old.order)}
-        made = self.after(Step("compute_at", buffer=buffer, loop=loop), trees)
-        return replace(made, rooms=rooms)
+        old = self.storage[buffer]
+        storage = {**self.storage, buffer: SizedBuffer(shape, old.element_bytes, None, old.order)}
+        made = self.after(TransformStep("compute_at", buffer=buffer, loop=loop), trees)
+        return replace(made, storage=storage)
 
     def cache_write(self, buffer: str, loop: str, scope: Scope = "memory") -> State:
         """What an iteration writes of a buffer, in a scratch buffer that is stored at its end."""
@@ -326,16 +328,19 @@ class State:
         store = Leaf("copy", (replace(here, is_write=False), there), ())
         names = dict(zip([b.name for b in around], fresh[-len(around) :] if around else []))
         body += renamed(nested(around, (store,)), names)
-        old = self.rooms[buffer]
-        rooms = {**self.rooms, name: Room(shape, old.element_bytes, None, old.order, scope)}
-        step = Step("cache_write", buffer=buffer, loop=loop, scope=scope)
+        old = self.storage[buffer]
+        storage = {
+            **self.storage,
+            name: SizedBuffer(shape, old.element_bytes, None, old.order, scope),
+        }
+        step = TransformStep("cache_write", buffer=buffer, loop=loop, scope=scope)
         new = replace(target, body=(Local(name, tuple(body)),))
-        return replace(self.after(step, exchange(self.trees, target, (new,))), rooms=rooms)
+        return replace(self.after(step, exchange(self.trees, target, (new,))), storage=storage)
 
     def rewrite_layout(self, buffer: str, order: Sequence[int]) -> State:
         """A constant stored with its axes in another order."""
         (name,) = self.names([f"{buffer}_packed"])
-        old = self.rooms[buffer]
+        old = self.storage[buffer]
 
         def change(leaf: Leaf) -> Leaf:
             return replace(leaf, touches=tuple(
@@ -343,10 +348,10 @@ class State:
                 if t.buffer == buffer else t for t in leaf.touches))  # fmt: skip
 
         shape = tuple(old.shape[n] for n in order)
-        packed = Room(shape, old.element_bytes, None, tuple(range(len(shape))))
-        rooms = {n: r for n, r in self.rooms.items() if n != buffer} | {name: packed}
-        step = Step("rewrite_layout", buffer=buffer, order=tuple(order))
-        return replace(self.after(step, map_leaves(self.trees, change)), rooms=rooms)
+        packed = SizedBuffer(shape, old.element_bytes, None, tuple(range(len(shape))))
+        storage = {n: r for n, r in self.storage.items() if n != buffer} | {name: packed}
+        step = TransformStep("rewrite_layout", buffer=buffer, order=tuple(order))
+        return replace(self.after(step, map_leaves(self.trees, change)), storage=storage)
 
 
 def inlined_store(reader: Store, define: Store) -> Store:

@@ -15,7 +15,7 @@ from whet.schedule.derive.generate import sketches
 from whet.schedule.derive.sizes import holes_of, value
 from whet.schedule.derive.state import State
 from whet.schedule.derive.trees import Band, Local, chain_from, leaves, path_to, walk
-from whet.schedule.program.steps import Step
+from whet.schedule.program.steps import TransformStep
 from whet.tasks.task import Task
 
 MOST_SPREAD = 4
@@ -23,7 +23,7 @@ MOST_SPREAD = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
+class LoopStructure:
     """A sketch with everything but its integers."""
 
     sketch: State
@@ -72,7 +72,7 @@ class Structure:
                 *(holes_of(b.extent) | extra.get(b.name, set()) for b in around)))  # fmt: skip
         return _joined(found)
 
-    def steps(self, holes: Mapping[str, int]) -> tuple[Step, ...]:
+    def steps(self, holes: Mapping[str, int]) -> tuple[TransformStep, ...]:
         """The steps of one candidate."""
         columns: dict[str, Array] = {h: np.asarray(v) for h, v in holes.items()}
         found = [
@@ -80,17 +80,17 @@ class Structure:
         ]
         for hole, loop in self.state.unrolls:
             if holes[hole]:
-                found.append(Step("unroll", loop=loop))
+                found.append(TransformStep("unroll", loop=loop))
         for hole, loops in self.spreads.items():
             if holes[hole]:
-                found.append(Step("spread", loops=loops[: holes[hole]]))
+                found.append(TransformStep("spread", loops=loops[: holes[hole]]))
         return tuple(found)
 
     @cached_property
     def scratch(self) -> tuple[str, ...]:
         """The scratch buffers in memory."""
         locals_ = [t.buffer for t in walk(self.state.trees) if isinstance(t, Local)]
-        return tuple(b for b in locals_ if self.state.rooms[b].scope == "memory")
+        return tuple(b for b in locals_ if self.state.storage[b].scope == "memory")
 
     @cached_property
     def in_place(self) -> frozenset[str]:
@@ -114,11 +114,11 @@ def _joined(sets: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
     return tuple(s for s in found if s)
 
 
-def structures(task: Task, cores: int) -> tuple[Structure, ...]:
+def structures(task: Task, cores: int) -> tuple[LoopStructure, ...]:
     """All structures of a task for that many cores that leave something to choose."""
-    found: dict[int, Structure] = {}
+    found: dict[int, LoopStructure] = {}
     for sketch in sketches(task, cores):
-        made = Structure(sketch, finish(sketch))
+        made = LoopStructure(sketch, finish(sketch))
         if made.holes:
             found.setdefault(made.number, made)
     return tuple(found.values())

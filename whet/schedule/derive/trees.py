@@ -15,7 +15,7 @@ from whet.ir.affine import affine, free_symbols
 from whet.ir.expr import Const, Expr, Read, Var
 from whet.ir.program import Buffer, Loop, LoopKind, Program, Scope, Stmt, Store
 from whet.schedule.derive.sizes import Size, plus, times
-from whet.schedule.space.nests import operations_of, reads_of, step_of
+from whet.schedule.space.statements import operations_of, reads_of, step_of
 
 Role = Literal["define", "start", "update", "copy"]
 
@@ -101,7 +101,7 @@ Tree = Leaf | Band | Local
 
 
 @dataclass(frozen=True)
-class Room:
+class SizedBuffer:
     """A buffer: shape, order of the axes in memory, and strides where they are given."""
 
     shape: tuple[Size, ...]
@@ -218,10 +218,10 @@ def renamed(trees: Sequence[Tree], names: Mapping[str, str]) -> tuple[Tree, ...]
 
 
 # --------------------------------------------------------------------------------- from programs
-def room_of(buffer: Buffer) -> Room:
+def sized_buffer(buffer: Buffer) -> SizedBuffer:
     strides = buffer.element_strides
     order = tuple(sorted(range(len(strides)), key=lambda n: -strides[n]))
-    return Room(buffer.shape, buffer.dtype.itemsize, strides, order)
+    return SizedBuffer(buffer.shape, buffer.dtype.itemsize, strides, order)
 
 
 def trees_of(program: Program) -> tuple[Tree, ...]:

@@ -10,8 +10,8 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ops.base import Numeric
 from whet.schedule.program.kernel import Kernel
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population, Sketch
+from whet.schedule.space.statements import Statement
 from whet.tasks.task import Task
 
 F = TypeVar("F")

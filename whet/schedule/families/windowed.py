@@ -1,4 +1,4 @@
-"""What the sketches of sliding windows have in common: the stage and how its window slides."""
+"""The stage and its sliding window, which several sketches have in common."""
 
 from __future__ import annotations
 

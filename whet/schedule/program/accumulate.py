@@ -15,7 +15,7 @@ UNROLL_LIMIT = 32
 
 
 def loop_kinds(axes: Sequence[Axis]) -> tuple[LoopKind, ...]:
-    """How the loops of a reduction are written: the inner ones out, up to the limit."""
+    """Kinds of the loops of a reduction: the inner ones out, up to the limit."""
     kinds: list[LoopKind] = []
     terms = 1
     for axis in reversed(axes):

@@ -34,7 +34,7 @@ def split_index(index: Expr, axes: Sequence[Axis]) -> dict[Expr, Expr]:
 
 
 def start_of(number: Expr, size: int, extent: int) -> Expr:
-    """Where block `number` of a row starts; the last is moved back to end at the edge.
+    """The start of block `number` of a row; the last is moved back to end at the edge.
 
     A block that is longer than the row is its only one.
     """

@@ -1,7 +1,10 @@
 """Traces: how a program came about, as structural steps with named holes and their integers.
 
     Trace(
-        (Step("split", loop="i", factor=Hole("i.0"), tail="peel"), Step("parallel", loop="io")),
+        (
+            TransformStep("split", loop="i", factor=Hole("i.0"), tail="peel"),
+            TransformStep("parallel", loop="io"),
+        ),
         {"i.0": 8},
     )
 
@@ -40,7 +43,7 @@ Argument = Union[str, int, None, Hole, "tuple[Argument, ...]"]
 
 
 @dataclass(frozen=True, init=False)
-class Step:
+class TransformStep:
     """One structural decision: a primitive or a sketch by name, with its arguments."""
 
     kind: str
@@ -58,7 +61,7 @@ class Step:
 class Trace:
     """Steps, and an integer for every hole in them."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TransformStep, ...]
     holes: Mapping[str, int]
 
     def __str__(self) -> str:
@@ -83,7 +86,7 @@ class Trace:
             data = json.loads(text)
             version = data["version"]
             steps = tuple(
-                Step(str(s["kind"]), **{str(n): _decode(a) for n, a in s["with"].items()})
+                TransformStep(str(s["kind"]), **{str(n): _decode(a) for n, a in s["with"].items()})
                 for s in data["steps"]
             )
             holes = {str(name): _integer(value) for name, value in data["holes"].items()}
@@ -142,7 +145,7 @@ def replay_steps(trace: Trace, task: Task, name: str = "kernel") -> Kernel:
     return Kernel(program, tuple(behind[b] for b in program.inputs), task.outputs)
 
 
-def filled(step: Step, holes: Mapping[str, int]) -> dict[str, Any]:
+def filled(step: TransformStep, holes: Mapping[str, int]) -> dict[str, Any]:
     """The arguments of a step with integers for its holes."""
     return {name: _fill(a, holes) for name, a in step.arguments}
 
@@ -157,7 +160,7 @@ def _fill(a: Argument, holes: Mapping[str, int]) -> Any:
 
 def apply_step(
     program: Program,
-    step: Step,
+    step: TransformStep,
     holes: Mapping[str, int],
     task: Task,
     packed: dict[Buffer, Tensor],

@@ -23,7 +23,7 @@ from whet.schedule.program.kernel import Kernel
 from whet.tasks.task import Task
 
 if TYPE_CHECKING:
-    from whet.schedule.space.nests import Statement
+    from whet.schedule.space.statements import Statement
 
 Holes = dict[str, int]
 """One candidate: an integer per hole."""

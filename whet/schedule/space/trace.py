@@ -13,8 +13,8 @@ from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.steps import (
     Argument,
     Hole,
-    Step,
     Trace,
+    TransformStep,
     apply_step,
     filled,
     replay_steps,
@@ -26,8 +26,8 @@ from whet.tasks.task import Task
 __all__ = [
     "Argument",
     "Hole",
-    "Step",
     "Trace",
+    "TransformStep",
     "apply_step",
     "filled",
     "replay",
@@ -39,7 +39,7 @@ __all__ = [
 def trace_of(choice: Choice) -> Trace:
     """A candidate of a sketch as a trace."""
     holes = {name: Hole(name) for name in choice.holes}
-    return Trace((Step(choice.sketch.name, **holes),), choice.holes)
+    return Trace((TransformStep(choice.sketch.name, **holes),), choice.holes)
 
 
 def replay(trace: Trace, task: Task, name: str = "kernel") -> Program:

@@ -15,7 +15,7 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.program import LoopKind
-from whet.schedule.space.nests import MARKS, OPERATIONS, Statement
+from whet.schedule.space.statements import MARKS, OPERATIONS, Statement
 from whet.tune.features.columns import Columns
 from whet.tune.features.geometry import Geometry, Touched
 

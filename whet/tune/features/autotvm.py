@@ -15,7 +15,7 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.errors import check
 from whet.core.types import Array
-from whet.schedule.space.nests import MARKS, Statement
+from whet.schedule.space.statements import MARKS, Statement
 from whet.tune.features.ansor import interpolate, operations_per_execution
 from whet.tune.features.columns import Columns
 from whet.tune.features.geometry import Geometry, Touched, geometry_of

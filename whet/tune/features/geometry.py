@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whet.core.types import Array
-from whet.schedule.space.nests import Access, Statement
+from whet.schedule.space.statements import Access, Statement
 
 
 @dataclass(frozen=True, eq=False)

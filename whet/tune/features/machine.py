@@ -12,17 +12,11 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.program import LoopKind
+from whet.schedule.cost.numbers.caches import WAY_BYTES
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.space.nests import MARKS, Statement
+from whet.schedule.space.statements import MARKS, OPERATION_SLOTS, Statement
 from whet.tune.features.columns import Columns
 from whet.tune.features.geometry import Geometry, Touched
-
-SLOTS = {
-    "float_div": 8.0, "float_math": 16.0, "int_div": 20.0, "int_math": 16.0, "float_other": 2.0,
-}  # fmt: skip
-"""Operations that one takes per vector, where it is not one."""
-WAY_BYTES = 4096
-"""Addresses that agree modulo this fall into the same set of the first cache."""
 
 
 def add_machine(
@@ -32,7 +26,7 @@ def add_machine(
     rates = rates_of(target)
     lanes = _along(s, g, "vector")
     bits = s.accesses[-1].element_bytes * 8
-    work = sum(SLOTS.get(kind, 1.0) * n for kind, n in s.operations.items())
+    work = sum(OPERATION_SLOTS.get(kind, 1.0) * n for kind, n in s.operations.items())
     passes = rates.passes(lanes, bits)
     issued = g.total / lanes * passes * max(work, 0.25)
     loads, stores, gathered = _instructions(s, g, lanes, passes)

@@ -12,8 +12,8 @@ from whet.core.dtypes import f32
 from whet.core.types import Array
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor, compute, placeholder
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.registry import SKETCHES
+from whet.schedule.space.statements import Statement
 from whet.tasks.task import Task
 from whet.tune.features.ansor import add_statement
 from whet.tune.features.columns import Columns

@@ -9,7 +9,7 @@ from whet.ir.affine import free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr
 from whet.ir.program import Allocate, Buffer, Program, Stmt, Store
 from whet.ir.tensor import Compute, Tensor
-from whet.schedule.cost.tiles import longest_sum
+from whet.schedule.cost.lanes import longest_sum
 from whet.schedule.families.attention.match import (
     Attention,
     AttentionTiling,
@@ -23,7 +23,7 @@ from whet.schedule.families.rows.match import RowTiling
 from whet.schedule.program.access import address_form, map_expr, memory_of, reads_constants_alone
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, vectors_along
-from whet.schedule.program.tile import RegisterTile, next_panel
+from whet.schedule.program.register_tile import RegisterTile, next_panel
 
 DEPTH = Var("k")
 """The position along a product's sum."""
@@ -195,7 +195,7 @@ class _Lowering:
     def hints(
         self, g: Product, b: Callable[[Expr], Expr], panel: Expr, tiles: tuple[Expr, int]
     ) -> tuple[Stmt, ...]:
-        """What asks for the next panel of a constant right factor."""
+        """Prefetches of the next panel of a constant right factor."""
         read = b(DEPTH)
         if not (self.t.prefetch and isinstance(read, Read) and read.tensor in self.constants):
             return ()

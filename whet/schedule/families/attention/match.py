@@ -81,7 +81,7 @@ class Product:
 
 
 def _step(e: Expr, axis: Axis) -> int | None:
-    """How far a plain read moves along the axis; None for anything else."""
+    """The step of a plain read along the axis; None for anything else."""
     if not (isinstance(e, Read) and len(e.indices) == 1):
         return None
     return affine(e.indices[0]).coefficient(axis)
@@ -106,7 +106,7 @@ class Attention:
 
     @property
     def between(self) -> Compute | None:
-        """What the second product reads."""
+        """The tensor that the second product reads."""
         return self.rows.stages[-1] if self.second is not None else None
 
 
@@ -212,7 +212,7 @@ class AttentionTiling:
 
 
 def rows_together(f: Attention, block: int) -> int:
-    """How many rows of a block go through the row stages together: scores, and a line of each."""
+    """Rows of a block that go through the row stages together: scores, and a line of each."""
     nbytes = 2 * f.first.column.extent * f.first.reduce.dtype.itemsize
     groups = -(-block // max(1, TOGETHER_BYTES // nbytes))
     return -(-block // groups)

@@ -9,8 +9,8 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.schedule.families.attention.lower import lower_attention
 from whet.schedule.families.attention.match import Attention, AttentionTiling
-from whet.schedule.space.nests import Statement, program_nests
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement, program_nests
 
 
 def attention_nests(

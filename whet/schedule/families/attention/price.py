@@ -1,4 +1,4 @@
-"""What an attention schedule should cost, for a whole population at once."""
+"""Prices of attention schedules, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Read, elements
 from whet.schedule.cost.arrival import (
-    KEPT,
     Panels,
     Share,
     filled_bytes,
@@ -20,9 +19,12 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
-from whet.schedule.cost.locality import AGAIN_CYCLES, crowding, distance
+from whet.schedule.cost.lanes import lanes_for, longest_sum, prefetches_per_step
+from whet.schedule.cost.locality import crowding, distance
+from whet.schedule.cost.numbers.caches import AGAIN_CYCLES, L2_KEPT
+from whet.schedule.cost.numbers.overheads import PANEL_COPY_CYCLES, REGISTER_TILE_CYCLES
+from whet.schedule.cost.numbers.vectors import LEAST_CHAINS, STAGE_REGISTERS
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import hints_per_step, lanes_for, longest_sum
 from whet.schedule.cost.work import fork_join_ns, halvings, shared_out
 from whet.schedule.families.attention.match import (
     MOST_ROWS,
@@ -35,15 +37,6 @@ from whet.schedule.families.rows.price import register_cycles, stage_cycles
 from whet.schedule.program.access import reads_constants_alone
 from whet.schedule.space.sketch import population
 
-TILE_CYCLES = 12.0
-"""Loops and addresses around a tile."""
-MIN_CHAINS = 8
-"""Sums at once, if there are as many: with fewer, each waits for its last multiply-add."""
-STAGE_REGISTERS = 14
-"""What row stages need besides the rows: constants and values on the way."""
-COPY_CYCLES = 0.5
-"""To bring an element into a panel."""
-
 
 def attention_holes(f: Attention, target: CpuTarget, threads: int) -> dict[str, Array]:
     """Every tile that the registers allow, and blocks from all rows down to one tile."""
@@ -52,7 +45,7 @@ def attention_holes(f: Attention, target: CpuTarget, threads: int) -> dict[str, 
     item = first.reduce.dtype.itemsize
     lanes = lanes_for(columns, first.reduce.dtype.bits, target)
     registers = target.vector_registers
-    enough = min(MIN_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
+    enough = min(LEAST_CHAINS, min(rows, MOST_ROWS) * min(6, columns // lanes))
     whole = -(-columns // lanes) if f.rows_fit_registers else registers
     constant = any(g is not None and reads_constants_alone(g.b, f.task) for g in (first, f.second))
     asks = (0, 1) if constant else (0,)
@@ -99,7 +92,7 @@ def attention_costs(
     over = np.maximum(0, mr * nv + STAGE_REGISTERS - target.vector_registers)
     stored = np.where(whole, over, mr * nv)
     cycles = _tiles(f, first, target, holes, nv, holes["lanes"], stored)
-    copies = block * first.depth.extent * COPY_CYCLES
+    copies = block * first.depth.extent * PANEL_COPY_CYCLES
     cycles = cycles + np.where(holes["in_place"] > 0, 0.0, copies)
     together = np.array([rows_together(f, int(b)) for b in block])
     vectors = np.where(together > 1, 2, 4)
@@ -110,7 +103,7 @@ def attention_costs(
     # Scores that are more than the first cache holds come back from the second, or from beyond.
     scores = block * first.column.extent * first.reduce.dtype.itemsize
     back = scores / rates.l2_bytes + np.where(
-        scores > KEPT * target.l2_bytes, 2 * scores / rates.l3_bytes, 0.0
+        scores > L2_KEPT * target.l2_bytes, 2 * scores / rates.l3_bytes, 0.0
     )
     cycles = cycles + np.where((scores > target.l1d_bytes // 2) & ~whole, back, 0.0)
     copied = _copied(f, first)
@@ -119,17 +112,17 @@ def attention_costs(
         cycles = cycles + _tiles(f, f.second, target, holes, nv2, holes["lanes2"], mr * nv2)
         copied = copied + _copied(f, f.second)
     busy = cycles * np.ceil(steps / threads)
-    hinted = holes.get("prefetch", 0 * mr) > 0
+    prefetched = holes.get("prefetch", 0 * mr) > 0
     row_bytes = nv * holes["lanes"] * first.reduce.dtype.itemsize
     times = np.maximum(1.0, steps / threads)
-    panels = Panels(-(-block // mr), hinted, times, lines_in_flight(mr, nv, row_bytes))
+    panels = Panels(-(-block // mr), prefetched, times, lines_in_flight(mr, nv, row_bytes, target))
     busy = from_far(busy, _far_bytes(f, steps, target, threads), panels, target, threads)
     ns = shared_out(busy * steps / np.ceil(steps / threads), steps, threads, target)
     ns = ns + batch * copied / threads / rates.clock
     # Copies ahead of the steps are a loop of their own.  What they write leaves the cache of the
     # core that copied and goes to that of the core that multiplies.
     ahead = (block < first.row.extent) & (copied > 0.0)
-    nbytes = batch * copied / COPY_CYCLES * first.reduce.dtype.itemsize
+    nbytes = batch * copied / PANEL_COPY_CYCLES * first.reduce.dtype.itemsize
     moved = 2 * nbytes / rates.l3_bytes / rates.clock / threads
     loop = fork_join_ns(np.array(batch), threads, target)
     ns = ns + np.where(ahead, loop + moved, 0.0)
@@ -170,11 +163,11 @@ def _tiles(
     tiles, panels = -(-block // mr), -(-g.column.extent // (nv * lanes))
     constant = reads_constants_alone(g.b, f.task)
     asks = holes.get("prefetch", 0 * mr) * constant
-    hints = hints_per_step(asks, tiles, nv * lanes * size)
+    hints = prefetches_per_step(asks, tiles, nv * lanes * size)
     cycle = cycle + hints * target.constant("hint_ns") * rates.clock
     item = g.depth.extent * size
     panel, near = item * nv * lanes, item * (nv * lanes + mr)
-    tile = cycle * g.depth.extent + TILE_CYCLES + stored * passes * 2
+    tile = cycle * g.depth.extent + REGISTER_TILE_CYCLES + stored * passes * 2
     terms = longest_sum(g.depth.extent, g.reduce.dtype)
     tile = tile + mr * nv * passes * (g.depth.extent / terms / 2 if terms else 0.0)
     filled = filled_bytes(panel, item * g.column.extent, tiles, asks > 0, target)
@@ -197,4 +190,4 @@ def _depth_step(g: Product) -> int:
 def _copied(f: Attention, g: Product) -> float:
     """Cycles to bring the right factor of one batch into panels."""
     stays = g.b_is_contiguous or reads_constants_alone(g.b, f.task)
-    return 0.0 if stays else g.depth.extent * g.column.extent * COPY_CYCLES
+    return 0.0 if stays else g.depth.extent * g.column.extent * PANEL_COPY_CYCLES

@@ -24,7 +24,7 @@ from whet.schedule.families.rows.match import Rows
 from whet.schedule.program.access import address_form, flatten_accesses, map_expr, memory_of
 from whet.schedule.program.accumulate import combine
 from whet.schedule.program.loops import identity_element, loop, start_of
-from whet.schedule.program.tile import RegisterTile
+from whet.schedule.program.register_tile import RegisterTile
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RegisterRows:
     def target(
         self, stage: Compute, shape: tuple[int, ...], at: tuple[Expr, ...]
     ) -> tuple[Buffer, tuple[Expr, ...]]:
-        """Where a stage goes, as indices in its axes: an output, a kept row, or registers."""
+        """The place of a stage, as indices in its axes: an output, a kept row, or registers."""
         if stage in self.r.task.buffers:
             output = self.r.task.buffers[stage]
             return memory_of(stage, self.r.task), (address_form(output, stage.axes).expr(),)

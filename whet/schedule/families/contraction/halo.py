@@ -32,12 +32,9 @@ from whet.ir.expr import (
     select,
 )
 from whet.ir.tensor import Compute, subexpressions
-from whet.schedule.space.nest_writer import ceil_div, position, start_at
+from whet.schedule.cost.numbers.overheads import WORTH_SKIPPING
+from whet.schedule.space.levels import ceil_div, position, start_at
 from whet.tasks.guards import is_guard, zero_annihilates
-
-WORTH_SKIPPING = 0.88
-"""Steps of loops over taps are left out where at most this part of them is needed: to ask costs
-little, but not nothing."""
 
 
 @dataclass(frozen=True, eq=False)

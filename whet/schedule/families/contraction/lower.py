@@ -1,4 +1,4 @@
-"""A contraction with given tile sizes as a loop nest (see `contraction` for its shape)."""
+"""A contraction with given tile sizes as a loop nest (see `match` for its shape)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from whet.schedule.families.contraction.match import BESIDE, Contraction, Tiling
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, within_count
-from whet.schedule.program.tile import Conditions, RegisterTile, nested, next_panel, rows_ahead
-from whet.schedule.program.turning import turned_axis, turned_copy
+from whet.schedule.program.register_tile import (
+    Conditions,
+    RegisterTile,
+    nested,
+    next_panel,
+    rows_ahead,
+)
+from whet.schedule.program.transpose import transposed_axis, transposed_copy
 
 
 def lower_contraction(c: Contraction, t: Tiling, name: str) -> Kernel:
@@ -122,14 +128,14 @@ class _Lowering:
     def copied(self, near: Buffer, at: tuple[Expr, ...]) -> tuple[Stmt, ...] | None:
         """A panel that is read along the depth and turned, or None where that does not fit."""
         c, t = self.c, self.t
-        depth = turned_axis(substitute(c.b, c.k_values), c.vector, c.k_axes)
+        depth = transposed_axis(substitute(c.b, c.k_values), c.vector, c.k_axes)
         if depth is None or t.lanes > c.columns:
             return None
         within = Var("within")
         place = c.k_axes.index(depth)
         env = {**self.env, c.vector: column_within(c, t, self.panel, within)}
         value = substitute(substitute(c.b, c.k_values), env)
-        nest = turned_copy(near, (*at[:-1], within), value, (Axis("within", t.width), within),
+        nest = transposed_copy(near, (*at[:-1], within), value, (Axis("within", t.width), within),
                            (depth, self.depth[place]), t.lanes)  # fmt: skip
         if nest is None:
             return None
@@ -199,10 +205,10 @@ def copy_panel(store: Buffer, at: tuple[Expr, ...], packed: Compute, lanes: int)
     env: dict[Expr, Expr] = dict(zip(packed.axes, variables))
     inner, place = set(variables), (*at, *variables)
     nest: Stmt | None = None
-    depth = turned_axis(packed.body, packed.axes[-1], packed.axes[:-1])
+    depth = transposed_axis(packed.body, packed.axes[-1], packed.axes[:-1])
     if depth is not None:
         column = packed.axes[-1]
-        nest = turned_copy(store, place, substitute(packed.body, env),
+        nest = transposed_copy(store, place, substitute(packed.body, env),
                            (column, env[column]), (depth, env[depth]), lanes)  # fmt: skip
     if nest is not None and depth is not None:
         inner -= {env[depth], variables[-1]}

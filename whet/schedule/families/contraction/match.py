@@ -84,7 +84,7 @@ class Contraction:
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
-        """Where tiles of constant b may leave out steps of outer loops over taps."""
+        """Edges where tiles of constant b may leave out steps of outer loops over taps."""
         if not self.b_is_constant:
             return ()
         return find_edges(self.task.outputs[0], self.m_axes, self.k_axes[:-1])
@@ -196,7 +196,7 @@ def _along(task: Task, stage: FlatStage, vector: Axis) -> Contraction | None:
 
 
 def _step(e: Expr, axis: Axis) -> int:
-    """How far the first flat read in e moves when the axis steps by one."""
+    """The step of the first flat read in e when the axis steps by one."""
     for x in subexpressions(e):
         if isinstance(x, Read) and len(x.indices) == 1:
             return affine(x.indices[0]).coefficient(axis)

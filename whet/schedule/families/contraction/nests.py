@@ -19,10 +19,10 @@ from whet.ir.program import Buffer, LoopKind, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
 from whet.schedule.program.access import map_expr
-from whet.schedule.program.tile import cut_of
-from whet.schedule.space.nest_writer import (
+from whet.schedule.program.register_tile import cut_of
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -31,8 +31,8 @@ from whet.schedule.space.nest_writer import (
     digits,
     start_at,
 )
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def contraction_nests(
@@ -82,7 +82,7 @@ class _Nest:
 
     def statements(self) -> list[Statement]:
         c = self.c
-        places: dict[Tensor, Local] = {
+        places: dict[Tensor, LocalBuffer] = {
             self.acc: self._registers(), self.total: self._registers(), self.store: self._panels()
         }  # fmt: skip
         levels = [Level(f"k{n}", k.extent, "serial", {k: 1}, reduces=True)
@@ -144,16 +144,16 @@ class _Nest:
         ]
 
     def _second_vector(self) -> Array:
-        """Where the second vector of a panel starts: it may be the last, which ends at the edge."""
+        """The start of a panel's second vector: it may be the last, which ends at the edge."""
         last = np.maximum(self.c.columns - self.lanes, 0)
         return np.where(self.width > self.c.columns, np.minimum(self.lanes, last), self.lanes)
 
     # --------------------------------------------------------------------------------- buffers
-    def _registers(self) -> Local:
+    def _registers(self) -> LocalBuffer:
         size = self.mr * self.width * self.acc.dtype.itemsize
-        return Local({"i": self.width, "v": self.lanes, "lane": 1}, size)
+        return LocalBuffer({"i": self.width, "v": self.lanes, "lane": 1}, size)
 
-    def _panels(self) -> Local:
+    def _panels(self) -> LocalBuffer:
         """[outer..., panel, k..., column within the panel]"""
         c = self.c
         strides: dict[str, Array | int] = {"lane": 1, "v": self.lanes}
@@ -162,7 +162,7 @@ class _Nest:
             strides[f"k{n}"] = step
             step = step * k.extent
         if self.way == BESIDE:
-            return Local(strides, step * c.b.dtype.itemsize)
+            return LocalBuffer(strides, step * c.b.dtype.itemsize)
         strides["jj"] = step * clipped(1, self.panels, self.ppc)
         strides["chunk"] = step * clipped(self.ppc, self.panels, self.ppc)
         strides["batch"] = step * self.panels
@@ -171,7 +171,7 @@ class _Nest:
         for n, axis in reversed(list(enumerate(c.outer))):
             strides[f"outer{n}"] = step
             step = step * axis.extent
-        return Local(strides, step * c.b.dtype.itemsize)
+        return LocalBuffer(strides, step * c.b.dtype.itemsize)
 
     # ---------------------------------------------------------------------------------- copies
     def _copy(self) -> Statement:
@@ -191,7 +191,7 @@ class _Nest:
         return describe("copy", store, levels, self.rows, {self.store: self._panels()})
 
     def _copy_beside(
-        self, outer: list[Level], reduced: list[Level], local: dict[Tensor, Local]
+        self, outer: list[Level], reduced: list[Level], local: dict[Tensor, LocalBuffer]
     ) -> Statement:
         """One panel of b, before its tiles or by the first of them."""
         c = self.c

@@ -10,7 +10,7 @@ from whet.schedule.families.dots.match import Dots, DotTiling
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, within_count
-from whet.schedule.program.tile import nested
+from whet.schedule.program.register_tile import nested
 
 
 def lower_dots(d: Dots, t: DotTiling, name: str) -> Kernel:

@@ -11,9 +11,9 @@ from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.dots.match import Dots
 from whet.schedule.program.access import map_expr
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -21,8 +21,8 @@ from whet.schedule.space.nest_writer import (
     digits,
     start_at,
 )
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def dot_nests(d: Dots, target: CpuTarget, threads: int, holes: Population) -> tuple[Statement, ...]:
@@ -52,9 +52,9 @@ def dot_nests(d: Dots, target: CpuTarget, threads: int, holes: Population) -> tu
     acc = Buffer("acc", (1, 1, 1), c.reduce.dtype, scope="register")
     sums = Buffer("sums", (1, 1), c.reduce.dtype)
     size = c.reduce.dtype.itemsize
-    local: dict[Tensor, Local] = {
-        acc: Local({"i": nc * lanes, "j": lanes, "lane": 1}, mr * nc * lanes * size),
-        sums: Local({"i": nc, "j": 1}, mr * nc * size),
+    local: dict[Tensor, LocalBuffer] = {
+        acc: LocalBuffer({"i": nc * lanes, "j": lanes, "lane": 1}, mr * nc * lanes * size),
+        sums: LocalBuffer({"i": nc, "j": 1}, mr * nc * size),
     }
     b: Expr = d.b
     if d.packed:

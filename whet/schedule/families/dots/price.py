@@ -1,4 +1,4 @@
-"""What inner products should cost, for a whole population at once."""
+"""Prices of inner products, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
+from whet.schedule.cost.numbers.overheads import ACROSS_CYCLES, ELEMENT_CYCLES, REGISTER_TILE_CYCLES
+from whet.schedule.cost.numbers.vectors import UNALIGNED
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import halvings, operations, overlapped, shared_out, traffic_cycles
 from whet.schedule.families.dots.match import Dots
 from whet.schedule.space.sketch import population
 
 LARGEST_TILE = 8
-
-
-ACROSS_CYCLES = 5.0
-"""To add up the lanes of a vector."""
-
-
-TILE_CYCLES = 12.0
-
-
-UNALIGNED = 1.06
-"""Slow-down of a tile because its rows begin anywhere: vectors cross from line to line."""
 
 
 def dot_holes(d: Dots, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -51,7 +42,9 @@ def dot_costs(d: Dots, target: CpuTarget, threads: int, holes: dict[str, Array])
     loaded = 2 * mr + (nc if d.packed else 2 * nc)
     term = np.maximum(chains, loaded * load_passes / rates.loads)
     epilogue = mr * nc * (1.0 + operations(c.stage.body) / rates.operations / np.minimum(nc, 8))
-    per_tile = UNALIGNED * vectors * term + mr * nc * ACROSS_CYCLES + epilogue + TILE_CYCLES
+    per_tile = (
+        UNALIGNED * vectors * term + mr * nc * ACROSS_CYCLES + epilogue + REGISTER_TILE_CYCLES
+    )
     tiles, across = -(-c.rows // mr), -(-c.columns // nc)
     steps = c.batch * -(-tiles // holes["tiles_per_block"])
     count = steps * holes["tiles_per_block"] * across
@@ -64,6 +57,6 @@ def dot_costs(d: Dots, target: CpuTarget, threads: int, holes: dict[str, Array])
     traffic = traffic_cycles(c.task.moving, target)
     cycles = overlapped(count * np.maximum(per_tile, arrival), traffic)
     if d.packed and not c.b_is_constant:
-        cycles = cycles + 2.5 * c.batch * c.columns * c.depth
+        cycles = cycles + ELEMENT_CYCLES * c.batch * c.columns * c.depth
     ns = shared_out(cycles, steps, threads, target)
     return with_weights(ns, c.task.constant_bytes, target, threads)

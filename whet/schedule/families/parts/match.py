@@ -37,7 +37,7 @@ class Cut:
         return found
 
     def tiling(self, shared: int) -> SpatialTiling:
-        """How the parts are added up: by one thread, or by several."""
+        """The tiling that adds up the parts: by one thread, or by several."""
         s = self.finish
         lanes = min(LANES, power_of_two_below(s.columns))
         nv = max(1, min(VECTORS, s.columns // lanes))

@@ -10,8 +10,8 @@ from whet.core.cpu import CpuTarget
 from whet.schedule.families.parts.match import Parted
 from whet.schedule.families.parts.price import by_cut, finishing, inside
 from whet.schedule.families.spatial.nests import spatial_nests
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def part_nests(

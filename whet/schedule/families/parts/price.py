@@ -1,4 +1,4 @@
-"""What a reduction in parts should cost, for a whole population at once."""
+"""Prices of reductions in parts, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.schedule.algorithms.parts import numbers_of_parts
+from whet.schedule.cost.numbers.threads import MEETING
 from whet.schedule.families.parts.match import Cut, Parted
 from whet.schedule.families.spatial.price import spatial_costs
 from whet.schedule.space.sketch import Population
-
-MEETING = 1.1
-"""Slow-down because threads wait for each other once more, and read what the others wrote."""
 
 
 def part_holes(form: Parted, target: CpuTarget, threads: int) -> Population:

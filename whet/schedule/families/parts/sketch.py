@@ -19,8 +19,8 @@ from whet.schedule.families.rows.sketch import ROWS
 from whet.schedule.families.spatial.sketch import SPATIAL
 from whet.schedule.families.sweeps.sketch import SWEEPS
 from whet.schedule.program.kernel import Kernel
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population, Sketch
+from whet.schedule.space.statements import Statement
 from whet.tasks.task import Task
 
 

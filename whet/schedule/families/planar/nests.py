@@ -19,9 +19,9 @@ from whet.ir.tensor import Tensor
 from whet.schedule.families.planar.match import Planar
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.accumulate import Accumulator
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -29,8 +29,8 @@ from whet.schedule.space.nest_writer import (
     digits,
     start_at,
 )
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 from whet.tasks.windows import Slide
 
 
@@ -42,7 +42,9 @@ def planar_nests(
     every = np.arange(len(px))
     made = Accumulator(0, form.reduce, (1, 1, 1), (as_expr(0),) * 3)
     size = px * nv * lanes * made.value.dtype.itemsize
-    local: dict[Tensor, Local] = {made.value: Local({"i": nv * lanes, "v": lanes, "lane": 1}, size)}
+    local: dict[Tensor, LocalBuffer] = {
+        made.value: LocalBuffer({"i": nv * lanes, "v": lanes, "lane": 1}, size)
+    }
     window = [Level(f"k{n}", a.extent, "unroll", {a: 1}, reduces=True)
               for n, a in enumerate(form.reduce.axes)]  # fmt: skip
     (update,) = made.update(form.reduce.value, [])

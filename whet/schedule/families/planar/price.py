@@ -1,4 +1,4 @@
-"""What a window over rows in place should cost, for a whole population at once.
+"""Prices of windows over rows in place, for a whole population at once.
 
 A tile is bound by its multiply-adds, by its loads, most of which straddle two lines, or by its
 dependency chains; all tiles together by what memory delivers and takes.
@@ -12,30 +12,25 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
+from whet.schedule.cost.numbers.caches import IN_FLIGHT
+from whet.schedule.cost.numbers.overheads import PLANE_CYCLES, WINDOW_TILE_CYCLES
+from whet.schedule.cost.numbers.vectors import PLANAR_REGISTERS, STORE_SLOTS, STRADDLING_ROW
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
-    IN_FLIGHT,
-    STORE_SLOTS,
     halvings,
     lane_step,
     operations,
+    overlapped,
     reads,
     shared_out,
     streamed_cycles,
     traffic_cycles,
 )
 from whet.schedule.families.planar.match import Planar
-from whet.schedule.families.staged.price import STRADDLING
 
-TILE_CYCLES = 4.0
-"""Loops and addresses around a tile."""
-PLANE_CYCLES = 5.0
-"""What a plane takes besides: its weights, and the branches around its edges."""
-LONGEST_CODE = 720
+LONGEST_PLANAR_CODE = 720
 """Operations on vectors in the text of a kernel: compiling takes time."""
-ROOM = 4
-"""Registers for what is on its way between weights and sums."""
 NAMES = ("px", "nv", "lanes", "planes_per_step", "stream")
 
 
@@ -55,11 +50,11 @@ def planar_holes(form: Planar, target: CpuTarget, threads: int) -> dict[str, Arr
     for lanes in sorted(w for w in widths if w <= full):
         for px in (1, 2, 3, 4, 5, 6, 7, 8):
             for nv in (1, 2):
-                crowded = px * nv + ROOM > target.vector_registers // 2
+                crowded = px * nv + PLANAR_REGISTERS > target.vector_registers // 2
                 if px > s.height or (crowded and px * nv > 1):
                     continue
                 if (nv > 1 and nv * lanes > s.width) or (
-                    px * nv > 1 and _code_length(form, px, nv, lanes) > LONGEST_CODE
+                    px * nv > 1 and _code_length(form, px, nv, lanes) > LONGEST_PLANAR_CODE
                 ):
                     continue
                 streams = (0, 1) if large and s.width >= lanes > 1 else (0,)
@@ -97,7 +92,7 @@ def planar_costs(form: Planar, target: CpuTarget, threads: int, holes: dict[str,
     stream = holes.get("stream", np.zeros_like(steps))
     traffic = np.where(stream, streamed_cycles(moving, target), traffic_cycles(moving, target))
     cycles = steps * holes["planes_per_step"] * per_plane[place.reshape(-1)]
-    cycles = np.maximum(cycles, traffic) + 0.1 * np.minimum(cycles, traffic)
+    cycles = overlapped(cycles, traffic)
     weights = sum(t.type.nbytes for t in s.task.constants)
     return with_weights(shared_out(cycles, steps, threads, target), weights, target, threads)
 
@@ -114,13 +109,13 @@ def _plane_cycles(form: Planar, target: CpuTarget, px: int, nv: int, lanes: int)
     # Rows that no tap of another row touches are not read; even and odd columns share their loads.
     vectors = nv * min(px * down, reach) * terms // down
     parted = s.columns.step - 1
-    straddling = 1 + (STRADDLING - 1) * min(1.0, lanes * bits / 512)
+    straddling = 1 + (STRADDLING_ROW - 1) * min(1.0, lanes * bits / 512)
     loads = vectors * (1 + parted / 3) * load_passes * straddling
     beside = [r for r in reads(body) if lane_step(r, s.columns.axis) != 0]
     loads += px * nv * load_passes * (STORE_SLOTS + len(beside))
     # Vectors that even and odd columns share wait in registers until both are done.
     alive = terms + nv * (px + 2 * parted * min(px * down, reach))
-    loads += 2 * load_passes * max(0, alive + ROOM - target.vector_registers)
+    loads += 2 * load_passes * max(0, alive + PLANAR_REGISTERS - target.vector_registers)
     product = isinstance(reduce.value, Binary) and reduce.value.op == "mul"
     per_term = operations(reduce.value) + (0.0 if product and reduce.kind == "sum" else 1.0)
     work = px * nv * passes * (terms * per_term + operations(body)) + vectors * passes * parted
@@ -128,4 +123,4 @@ def _plane_cycles(form: Planar, target: CpuTarget, px: int, nv: int, lanes: int)
     issue += px * rates.masked_store * (nv * lanes > s.width)
     # The next tile starts while the chains of this one end.
     chain = rates.latency * terms / max(1.0, IN_FLIGHT / (work + loads))
-    return tiles * (max(issue, chain) + TILE_CYCLES) + PLANE_CYCLES
+    return tiles * (max(issue, chain) + WINDOW_TILE_CYCLES) + PLANE_CYCLES

@@ -272,7 +272,7 @@ def lane_axis(value: Expr, axes: Sequence[Axis]) -> Axis:
 
 
 def _stride(e: Expr, axis: Axis) -> int:
-    """How far the first flat read moves along the axis, 0 if none does."""
+    """The step of the first flat read that moves along the axis, 0 if none does."""
     for x in subexpressions(e):
         if isinstance(x, Read) and x.indices:
             step = affine(x.indices[-1]).coefficient(axis)

@@ -20,9 +20,9 @@ from whet.ir.affine import free_symbols
 from whet.ir.program import Loop, Stmt, Store
 from whet.schedule.families.rows.lower import lower_rows
 from whet.schedule.families.rows.match import Rows, RowTiling
-from whet.schedule.space.nest_writer import Level, describe, position
-from whet.schedule.space.nests import Statement
+from whet.schedule.space.levels import Level, describe, position
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def row_nests(r: Rows, target: CpuTarget, threads: int, holes: Population) -> tuple[Statement, ...]:

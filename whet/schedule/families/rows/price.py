@@ -1,4 +1,4 @@
-"""What a row schedule should cost, for a whole population at once.
+"""Prices of row schedules, for a whole population at once.
 
 A row goes through all stages one after the other; a reduction keeps several vectors in flight and
 combines them at its end.  What waits for its operands there waits while the next row is already
@@ -17,9 +17,15 @@ from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Expr, Reduce, elements
 from whet.ir.tensor import Compute, subexpressions
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.numbers.caches import IN_FLIGHT
+from whet.schedule.cost.numbers.overheads import (
+    HALVING_CYCLES,
+    MOST_ROWS_AHEAD,
+    ROW_CYCLES,
+    STAGE_CYCLES,
+)
 from whet.schedule.cost.rates import Rates, rates_of
 from whet.schedule.cost.work import (
-    IN_FLIGHT,
     halvings,
     lane_step,
     operations,
@@ -33,13 +39,6 @@ from whet.schedule.program.access import flatten_accesses
 from whet.schedule.program.loops import power_of_two_below
 from whet.schedule.space.sketch import population
 
-ROW_CYCLES = 4.0
-"""Loops and addresses around a row."""
-STAGE_CYCLES = 2.0
-MOST_ROWS_AHEAD = 4.0
-"""How many rows are worked on at once at most."""
-SHUFFLE_CYCLES = 4.0
-"""One halving of a vector to combine its lanes."""
 MOST_TOGETHER = 8
 
 
@@ -60,13 +59,16 @@ def row_holes(r: Rows, target: CpuTarget, threads: int) -> dict[str, Array]:
 
 
 def _rows_together(r: Rows) -> int:
-    """How many rows may go through each stage together: a power of two, 1 for long rows or if
+    """Rows that may go through each stage together: a power of two, 1 for long rows or if
     there is but one stage."""
-    elements_of = [math.prod(s.shape[r.row_rank :]) for s in r.stages]
+    kept = [math.prod(s.shape[r.row_rank :]) * s.dtype.itemsize for s in r.stages]
     reduced = [
-        elements(e.axes) for s in r.stages for e in subexpressions(s.body) if isinstance(e, Reduce)
+        elements(e.axes) * e.value.dtype.itemsize
+        for s in r.stages
+        for e in subexpressions(s.body)
+        if isinstance(e, Reduce)
     ]
-    row = sum(elements_of) * 4 + max([*elements_of, *reduced]) * 4
+    row = sum(kept) + max([*kept, *reduced])
     if len(r.stages) == 1 or row * 2 > TOGETHER_BYTES:
         return 1
     return min(MOST_TOGETHER, power_of_two_below(TOGETHER_BYTES // row))
@@ -142,7 +144,7 @@ def _reduction_parts(
     issued = _run_cycles(reduce.value, axis, rates, lanes, vectors, extra=1.0, chain=0.0)
     chained = _run_cycles(reduce.value, axis, rates, lanes, vectors, extra=1.0, chain=latency)
     halvings_of_lanes = np.log2(np.maximum(1, np.minimum(lanes, axis.extent)))
-    across = latency * np.log2(vectors) + SHUFFLE_CYCLES * halvings_of_lanes
+    across = latency * np.log2(vectors) + HALVING_CYCLES * halvings_of_lanes
     return times * issued + halvings_of_lanes, times * (chained - issued) + across + latency
 
 

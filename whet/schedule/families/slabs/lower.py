@@ -10,7 +10,7 @@ from whet.schedule.families.slabs.match import Side, Slabs, place_of
 from whet.schedule.program.access import address_form, flat_buffer
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop
-from whet.schedule.program.turning import turned_tiles
+from whet.schedule.program.transpose import transposed_tiles
 from whet.schedule.program.zeros import zeros_around
 
 
@@ -27,9 +27,9 @@ def lower_slabs(s: Slabs, t: Tiling, name: str) -> Kernel:
     multiply = loop(chunk, chunks, *substitute_block(steps.body, at))
     body = (
         *zeros_around(s.source.near, s.source.boxes),
-        _turned(s.source, image, group, arrives=True),
+        _transposed(s.source, image, group, arrives=True),
         loop(block, blocks, multiply),
-        _turned(s.target, image, group, arrives=False),
+        _transposed(s.target, image, group, arrives=False),
     )
     inner = Allocate(s.source.near, (Allocate(s.target.near, body),))
     nest = (loop(slab, s.count, inner, kind="parallel"),)
@@ -39,7 +39,7 @@ def lower_slabs(s: Slabs, t: Tiling, name: str) -> Kernel:
     return Kernel(Program(name, inputs, (target,), nest), arguments, s.task.outputs)
 
 
-def _turned(side: Side, image: Expr, group: Expr, *, arrives: bool) -> Stmt:
+def _transposed(side: Side, image: Expr, group: Expr, *, arrives: bool) -> Stmt:
     """The copy between the rows outside and the slab's memory."""
     place = place_of(side, side.tensor.shape)
     axes = [Axis(f"t{n}", extent) for n, extent in enumerate(side.tensor.shape)]
@@ -53,11 +53,11 @@ def _turned(side: Side, image: Expr, group: Expr, *, arrives: bool) -> Stmt:
     memory = flat_buffer(side.buffer)
     channels, columns = (channel, member), (last, within[-1])
     if arrives:
-        copied = turned_tiles(
+        copied = transposed_tiles(
             side.near, (near,), Read(memory, (far,)), channels, columns, side.tile
         )
     else:
-        copied = turned_tiles(
+        copied = transposed_tiles(
             memory, (far,), Read(side.near, (near,)), columns, channels, side.tile
         )
     for axis in reversed(side.spatial[:-1]):

@@ -123,7 +123,7 @@ def find_slabs(task: Task) -> Slabs | None:
 
 
 def _members(read: Read, depth: int) -> int | None:
-    """How many channels a slab reads: all of them, or those of a group.
+    """Channels that a slab reads: all of them, or those of a group.
 
     x[n, j // 32 * 16 + c, ...]   (c in 16)   ->   16
     """

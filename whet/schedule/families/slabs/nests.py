@@ -5,8 +5,8 @@ from __future__ import annotations
 from whet.core.cpu import CpuTarget
 from whet.schedule.families.contraction.nests import contraction_nests
 from whet.schedule.families.slabs.match import Slabs
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def slab_nests(

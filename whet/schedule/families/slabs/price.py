@@ -1,4 +1,4 @@
-"""What a slab schedule should cost, for a whole population at once."""
+"""Prices of slab schedules, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
+from whet.schedule.cost.numbers.overheads import SQUARE_TILE_CYCLES, TRANSPOSE_CYCLES
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.work import shared_out, traffic_cycles
 from whet.schedule.families.contraction.price import contraction_costs, contraction_holes
@@ -24,17 +25,17 @@ def slab_costs(s: Slabs, target: CpuTarget, threads: int, holes: Population) -> 
     """Estimated nanoseconds for every row of the holes."""
     rates = rates_of(target)
     multiplied = s.images * contraction_costs(s.contraction, target, 1, holes) * rates.clock
-    copied = sum(s.count * _turning_cycles(side, target) for side in (s.source, s.target))
+    copied = sum(s.count * _transpose_cycles(side, target) for side in (s.source, s.target))
     moved = traffic_cycles((s.source.tensor, s.target.tensor), target)
     cycles: Array = multiplied + max(copied, moved)
     steps = 0 * multiplied + s.count
     return shared_out(cycles, steps, threads, target)
 
 
-def _turning_cycles(side: Side, target: CpuTarget) -> float:
+def _transpose_cycles(side: Side, target: CpuTarget) -> float:
     """Cycles to turn one slab, tile by tile."""
     size, bits = side.tile, side.tensor.dtype.bits
     tiles = -(-side.members // size) * -(-side.tensor.shape[-1] // size)
     tiles *= math.prod(side.tensor.shape[a] for a in side.spatial[:-1])
     passes = float(rates_of(target).passes(np.asarray(size), bits))
-    return tiles * (passes * size * (2.0 + math.log2(size)) + 8.0)
+    return tiles * (passes * size * (2.0 + TRANSPOSE_CYCLES * math.log2(size)) + SQUARE_TILE_CYCLES)

@@ -9,7 +9,7 @@ from whet.ir.expr import Axis, Expr, Reduce, Var, as_expr, binary, call, element
 from whet.ir.program import Align, Allocate, Buffer, If, Program, Stmt, Store
 from whet.ir.tensor import subexpressions
 from whet.schedule.families.sliding.match import (
-    Segment,
+    RowRange,
     Sliding,
     SlidingTiling,
     window_axes,
@@ -49,12 +49,12 @@ def lower_sliding(s: Sliding, t: SlidingTiling, name: str) -> Kernel:
     body: Sequence[Stmt] = ()
     if t.whole:
         r = Var("r")
-        body = [loop(r, x.rows, *writer.row(x, x.first + r)) for x in s.segments]
+        body = [loop(r, x.rows, *writer.row(x, x.first + r)) for x in s.row_ranges]
     else:
         row = p // chunks % rows
-        for segment in reversed(s.segments):
-            made = tuple(writer.row(segment, row))
-            body = (If(row < segment.end, made, tuple(body)),) if body else made
+        for span in reversed(s.row_ranges):
+            made = tuple(writer.row(span, row))
+            body = (If(row < span.end, made, tuple(body)),) if body else made
     total = elements(s.outer) * rows * chunks
     nest: Stmt = Allocate(writer.acc, tuple(body))
     if wanted is not None:
@@ -83,16 +83,16 @@ class _Tiles:
         self.at = (self.i, self.v, self.lane)
         self.where: dict[Expr, Expr] = {}
 
-    def row(self, segment: Segment, row: Expr) -> list[Stmt]:
-        """All tiles of a row of the segment: those at its ends one by one."""
+    def row(self, span: RowRange, row: Expr) -> list[Stmt]:
+        """All tiles of a row of the span: those at its ends one by one."""
         if self.s.rows is not None:
             self.where[self.s.rows.axis] = row
         return along_tiles(
             self.s.columns, self.t.px, self.s.image_width, Var("io"),
-            lambda start, at_end: [self.tile(segment, start, at_end=at_end)],
+            lambda start, at_end: [self.tile(span, start, at_end=at_end)],
         )  # fmt: skip
 
-    def tile(self, segment: Segment, start: Expr, *, at_end: bool) -> Stmt:
+    def tile(self, span: RowRange, start: Expr, *, at_end: bool) -> Stmt:
         """The tile from a pixel on, of all panels of the step."""
         s = self.s
         where = {**self.where, s.columns.axis: start + self.i}
@@ -102,19 +102,19 @@ class _Tiles:
         store = Store(s.stage.target, (substitute(s.stage.address, where),), final)
         statements: list[Stmt] = [
             self.pixels(self.vectors(zero)),
-            self.update(segment, where, at_end=at_end),
+            self.update(span, where, at_end=at_end),
             self.pixels(self.vectors(store)),
         ]
         if self.wanted is not None:
             statements = [If(self.wanted, tuple(statements))]
         return loop(self.jo, self.t.panels_per_step, *statements)
 
-    def update(self, segment: Segment, where: dict[Expr, Expr], *, at_end: bool) -> Stmt:
+    def update(self, span: RowRange, where: dict[Expr, Expr], *, at_end: bool) -> Stmt:
         s, axes = self.s, self.axes
         variables = {a: Var(f"k{n}") for n, a in enumerate(axes)}
         taps: dict[Expr, Expr] = dict(variables.items())
         if s.down is not None:
-            taps[s.down] = segment.low + taps[s.down]
+            taps[s.down] = span.low + taps[s.down]
         value = substitute(self.reduce.value, {**where, **taps})
         combined = combine(self.reduce.kind, self.acc[self.at], value)
         made = self.vectors(Store(self.acc, self.at, combined))
@@ -124,7 +124,7 @@ class _Tiles:
         made = self.pixels(made)
         kinds = window_kinds(s, axes, self.t.px, self.t.nv)
         for axis, kind in zip(reversed(axes), reversed(kinds)):
-            extent = segment.high - segment.low if axis is s.down else axis.extent
+            extent = span.high - span.low if axis is s.down else axis.extent
             made = loop(variables[axis], extent, made, kind=kind)
         return made
 

@@ -7,7 +7,7 @@
         y[...] = epilogue(acc)
 
 An image without a border in memory needs neither a copy nor conditions: rows that see the same
-part of the window form a segment with code of its own, and so do the tiles at either end of a row,
+part of the window form a span with code of its own, and so do the tiles at either end of a row,
 in which every pixel is known.  Taps beside the image are left out, so that small images take less
 than the whole window would; they would add zeros, or be the least element of a maximum.
 
@@ -50,12 +50,12 @@ from whet.tasks.windows import (
     sliding_window,
 )
 
-LONGEST_CODE = 600
+LONGEST_SLIDING_CODE = 600
 """Operations on vectors up to which all terms of a window are written out: compiling takes time."""
 
 
 @dataclass(frozen=True)
-class Segment:
+class RowRange:
     """Rows `first` to `end` of the result, which see the taps `low` to `high` of the window."""
 
     first: int
@@ -88,25 +88,25 @@ class Sliding(Windowed):
         return None if self.rows is None else only_axis(self.rows.tap)
 
     @cached_property
-    def segments(self) -> tuple[Segment, ...]:
+    def row_ranges(self) -> tuple[RowRange, ...]:
         """The rows of the result, by the part of the window that they see."""
         if self.rows is None or self.down is None:
-            return (Segment(0, 1, 0, 1),)
+            return (RowRange(0, 1, 0, 1),)
         slide, end = self.rows, self.image_height
         form = affine(slide.tap)
-        found: list[Segment] = []
+        found: list[RowRange] = []
         for row in range(self.height):
             top, step = row * slide.step + form.constant, form.coefficient(self.down)
             taps = [k for k in range(self.down.extent) if 0 <= top + step * k < end]
             low, high = (taps[0], taps[-1] + 1) if taps else (0, 0)
             if found and (found[-1].low, found[-1].high) == (low, high):
-                found[-1] = Segment(found[-1].first, row + 1, low, high)
+                found[-1] = RowRange(found[-1].first, row + 1, low, high)
             else:
-                found.append(Segment(row, row + 1, low, high))
+                found.append(RowRange(row, row + 1, low, high))
         return tuple(found)
 
     def ends(self, px: int) -> tuple[int, int]:
-        """How many tiles of px pixels at either end of a row reach beyond the image."""
+        """Tiles of px pixels at either end of a row that reach beyond the image."""
         return self.columns.ends(px, self.image_width)
 
     def middle(self, px: int) -> tuple[int, int]:
@@ -186,14 +186,14 @@ def code_length(s: Sliding, px: int, nv: int, terms: int) -> int:
     """Operations on vectors in the text of a kernel that writes out so many terms."""
     left, right = s.ends(px)
     tiles = min(-(-s.width // px), left + right + 1)
-    return len(s.segments) * tiles * px * nv * terms
+    return len(s.row_ranges) * tiles * px * nv * terms
 
 
 def window_kinds(s: Sliding, axes: Sequence[Axis], px: int, nv: int) -> tuple[LoopKind, ...]:
-    """How the loops over the window are written: its rows as a loop if code would get long."""
+    """Kinds of the loops over the window: its rows as a loop if code would get long."""
     kinds = loop_kinds(axes)
     terms = elements(axes)
-    if s.down is not None and code_length(s, px, nv, terms) > LONGEST_CODE:
+    if s.down is not None and code_length(s, px, nv, terms) > LONGEST_SLIDING_CODE:
         return ("serial", *kinds[1:])
     return kinds
 

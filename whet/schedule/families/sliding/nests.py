@@ -16,13 +16,13 @@ from whet.core.types import Array
 from whet.ir.expr import Expr, Reduce, as_expr, elements
 from whet.ir.program import Store
 from whet.ir.tensor import Tensor, subexpressions
-from whet.schedule.families.sliding.match import Segment, Sliding, window_axes, window_kinds
+from whet.schedule.families.sliding.match import RowRange, Sliding, window_axes, window_kinds
 from whet.schedule.families.spatial.lower import repack_constants
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.accumulate import Accumulator
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -30,8 +30,8 @@ from whet.schedule.space.nest_writer import (
     digits,
     start_at,
 )
-from whet.schedule.space.nests import MARKS, Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import MARKS, Statement
 
 
 def sliding_nests(
@@ -44,13 +44,15 @@ def sliding_nests(
     (reduce,) = [e for e in subexpressions(body) if isinstance(e, Reduce)]
     made = Accumulator(0, reduce, (1, 1, 1), (as_expr(0),) * 3)
     size = px * nv * lanes * made.value.dtype.itemsize
-    local: dict[Tensor, Local] = {made.value: Local({"i": nv * lanes, "v": lanes, "lane": 1}, size)}
-    segment = max(s.segments, key=lambda x: x.rows)
+    local: dict[Tensor, LocalBuffer] = {
+        made.value: LocalBuffer({"i": nv * lanes, "v": lanes, "lane": 1}, size)
+    }
+    span = max(s.row_ranges, key=lambda x: x.rows)
     axes = window_axes(s, reduce)
     sizes = zip(px.tolist(), nv.tolist())
     marks = np.array([[MARKS[kind] for kind in window_kinds(s, axes, *size)] for size in sizes])
     window = [
-        Level(f"k{n}", segment.high - segment.low if a is s.down else a.extent, "unroll", {a: 1},
+        Level(f"k{n}", span.high - span.low if a is s.down else a.extent, "unroll", {a: 1},
               reduces=True, marks=marks[:, n])
         for n, a in enumerate(axes)
     ]  # fmt: skip
@@ -58,14 +60,14 @@ def sliding_nests(
     assert isinstance(update, Store)
     done: dict[Expr, Expr] = {reduce: made.result}
     finish = Store(s.stage.target, (s.stage.address,), map_expr(body, done.get))
-    around, tile = _around(s, holes, segment), _tile(s, holes)
+    around, tile = _around(s, holes, span), _tile(s, holes)
     return (
         describe("update", update, [*around, *window, *tile], every, local),
         describe("finish", finish, [*around, *tile], every, local),
     )
 
 
-def _around(s: Sliding, holes: Population, segment: Segment) -> list[Level]:
+def _around(s: Sliding, holes: Population, span: RowRange) -> list[Level]:
     width, per_step, whole = (holes["nv"] * holes["lanes"], holes["panels_per_step"],
                               holes["whole"] == 1)  # fmt: skip
     align = holes["align"]
@@ -84,7 +86,7 @@ def _around(s: Sliding, holes: Population, segment: Segment) -> list[Level]:
         Level("row", np.where(whole, 1, s.height), "parallel", down),
         Level("chunk", ceil_div(panels, per_step), "parallel",
               panel(clipped(per_step, panels, per_step))),
-        Level("r", np.where(whole, segment.rows, 1), "serial", down),
+        Level("r", np.where(whole, span.rows, 1), "serial", down),
         Level("io", inside, "serial", {s.columns.axis: ahead[1] - ahead[0]}),
         Level("jo", per_step, "serial", panel(clipped(1, panels, per_step))),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a sliding window over vectors should cost, for a whole population at once.
+"""Prices of sliding windows over vectors, for a whole population at once.
 
 A tile is bound by its operations, its loads and stores or its dependency chains; all tiles
 together by what the second cache delivers.  A row of the image arrives from there once if the
@@ -14,11 +14,24 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
-from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
-from whet.schedule.cost.work import (
+from whet.schedule.cost.lanes import lanes_for
+from whet.schedule.cost.numbers.caches import (
     IN_FLIGHT,
+    NEAR_CACHES,
+    NEIGHBOURS_LOST,
+    NEIGHBOURS_NEAR,
+    WAY_BYTES,
+)
+from whet.schedule.cost.numbers.overheads import SLIDING_TILE_CYCLES
+from whet.schedule.cost.numbers.vectors import (
+    MISALIGNED,
+    RELOADED,
+    SLIDING_REGISTERS,
     STORE_SLOTS,
+    STRADDLING_LINE,
+)
+from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.work import (
     halvings,
     lane_step,
     operations,
@@ -28,8 +41,8 @@ from whet.schedule.cost.work import (
     traffic_cycles,
 )
 from whet.schedule.families.sliding.match import (
-    LONGEST_CODE,
-    Segment,
+    LONGEST_SLIDING_CODE,
+    RowRange,
     Sliding,
     can_align,
     code_length,
@@ -39,23 +52,6 @@ from whet.schedule.families.sliding.match import (
 from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
 
-TILE_CYCLES = 3.0
-"""Loops and addresses around a tile."""
-RELOADED = 0.3
-"""What a load of a weight costs that does not stay in its register, though loads have time."""
-ROOM = 8
-"""Registers for what is on its way between weights and sums."""
-SETS_BYTES = 4096
-"""The first cache: lines that share a set, and how far apart they are."""
-SCATTERED, LOST = 0.95, 0.75
-"""What arrives from far when the neighbours of a line are not wanted at once, against what could:
-when they are still near at their turn, and when they are not."""
-NEAR = 4
-"""How many times the second cache the arrays may be for that."""
-MISALIGNED = 0.25
-"""How often an image is taken to begin inside of a cache line: the caller's do, whet's do not."""
-STRADDLING = 2.0
-"""What a load of a whole line costs then, against one that begins where the line does."""
 NAMES = ("px", "nv", "lanes", "panels_per_step", "whole", "align")
 
 
@@ -69,7 +65,7 @@ def sliding_holes(s: Sliding, target: CpuTarget, threads: int) -> dict[str, Arra
             crowded = px * nv > 1 and 2 * px * nv > target.vector_registers
             if px > s.width or crowded or nv * lanes > s.vector.extent:
                 continue
-            if px * nv > 1 and _written(s, px, nv) > LONGEST_CODE:
+            if px * nv > 1 and _written(s, px, nv) > LONGEST_SLIDING_CODE:
                 continue
             for align in (0, 1) if can_align(s, lanes) else (0,):
                 panels = -(-s.vector.extent // (nv * lanes)) + align
@@ -94,7 +90,7 @@ def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, 
     outer = elements(s.outer)
     steps = outer * chunks * np.where(holes["whole"], 1, s.height)
     terms = elements(s.reduce.axes)
-    crowded = holes["nv"] * (terms + holes["px"]) + ROOM > target.vector_registers
+    crowded = holes["nv"] * (terms + holes["px"]) + SLIDING_REGISTERS > target.vector_registers
     axes = window_axes(s, s.reduce)
     sizes = zip(holes["px"].tolist(), holes["nv"].tolist())
     written = np.array([window_kinds(s, axes, *size)[0] == "unroll" for size in sizes], np.bool_)
@@ -105,7 +101,7 @@ def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, 
 
     facts = _Facts(s, target)
     per_panel = np.array([[facts.panel_cycles(cost, *map(int, x)) for x in shapes.T]
-                          for cost in (1.0, STRADDLING)])  # fmt: skip
+                          for cost in (1.0, STRADDLING_LINE)])  # fmt: skip
 
     def cycles(panels: Array, straddling: Array) -> Array:
         busy = outer * panels * per_panel[straddling.astype(np.int64), place.reshape(-1)]
@@ -119,7 +115,7 @@ def sliding_costs(s: Sliding, target: CpuTarget, threads: int, holes: dict[str, 
 
 
 class _Facts:
-    """What is the same for all candidates of a form."""
+    """Facts that are the same for all candidates of a form."""
 
     def __init__(self, s: Sliding, target: CpuTarget) -> None:
         self.s, self.rates = s, rates_of(target)
@@ -147,14 +143,14 @@ class _Facts:
     def panel_cycles(self, straddling: float, px: int, nv: int, lanes: int, kept: int) -> float:
         """All pixels of an image along one panel of channels; weights may be `kept`."""
         return sum(x.rows * self.row_cycles(x, straddling, px, nv, lanes, kept)
-                   for x in self.s.segments)  # fmt: skip
+                   for x in self.s.row_ranges)  # fmt: skip
 
     def row_cycles(
-        self, segment: Segment, straddling: float, px: int, nv: int, lanes: int, kept: int
+        self, span: RowRange, straddling: float, px: int, nv: int, lanes: int, kept: int
     ) -> float:
         rates, across, step = self.rates, self.across, self.s.columns.step
         passes, load_passes = self.passes(lanes)
-        tiles, high = -(-self.s.width // px), segment.high - segment.low
+        tiles, high = -(-self.s.width // px), span.high - span.low
         work = high * self.taps_inside(px) * self.per_term + tiles * px * self.per_result
         work *= nv * passes
         image = px * across
@@ -166,10 +162,10 @@ class _Facts:
         issue = max(work / rates.operations, loads / rates.loads)
         overlap = max(1.0, IN_FLIGHT * tiles / (work + loads))
         chain = rates.latency * high * across * tiles / overlap
-        return max(issue, chain) + RELOADED * weights / rates.loads + TILE_CYCLES * tiles
+        return max(issue, chain) + RELOADED * weights / rates.loads + SLIDING_TILE_CYCLES * tiles
 
     def taps_inside(self, px: int) -> int:
-        """How many taps of the windows of a row lie in the image, over all its tiles."""
+        """Taps of the windows of a row that lie in the image, over all its tiles."""
         if px not in self.taps:
             slide, width = self.s.columns, self.s.width
             starts = np.minimum(np.arange(-(-width // px)) * px, width - px)
@@ -181,7 +177,7 @@ class _Facts:
 
 
 def _traffic_cycles(s: Sliding, target: CpuTarget, holes: dict[str, Array]) -> Array:
-    """What has to come from the second cache, or from where all of it can be at best."""
+    """Cycles for what has to come from the second cache, or from where all of it can be at best."""
     rates = rates_of(target)
     image, itemsize = s.window.read.tensor, s.window.read.dtype.itemsize
     kept = np.zeros(len(holes["px"]))
@@ -200,7 +196,7 @@ def _traffic_cycles(s: Sliding, target: CpuTarget, holes: dict[str, Array]) -> A
     far = traffic_cycles(s.task.moving, target)
     share = 1.0
     if far > nbytes / rates.l2_bytes:
-        share = SCATTERED if nbytes <= NEAR * target.l2_bytes else LOST
+        share = NEIGHBOURS_NEAR if nbytes <= NEAR_CACHES * target.l2_bytes else NEIGHBOURS_LOST
     arriving = np.where(holes["whole"] == 1, far / share, far)
     return np.asarray(arriving + again / rates.l2_bytes)
 
@@ -217,6 +213,6 @@ def _share_kept(s: Sliding, target: CpuTarget, nbytes: int) -> float:
         return 0.0
     first = down * np.arange(high)[:, None] + across * np.arange(s.image_width)
     lines = (first[..., None] + np.arange(0, nbytes, line)).reshape(-1) // line
-    sets = np.bincount(np.unique(lines) % (SETS_BYTES // line), minlength=SETS_BYTES // line)
-    ways = target.l1d_bytes // SETS_BYTES
+    sets = np.bincount(np.unique(lines) % (WAY_BYTES // line), minlength=WAY_BYTES // line)
+    ways = target.l1d_bytes // WAY_BYTES
     return float(np.minimum(sets, ways).sum() / sets.sum())

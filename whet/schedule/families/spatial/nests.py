@@ -17,9 +17,9 @@ from whet.schedule.families.spatial.lower import repack_constants
 from whet.schedule.families.spatial.match import Spatial
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.accumulate import Accumulator, loop_kinds
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -27,8 +27,8 @@ from whet.schedule.space.nest_writer import (
     digits,
     start_at,
 )
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def spatial_nests(
@@ -39,14 +39,14 @@ def spatial_nests(
     px, nv, lanes = holes["px"], holes["nv"], holes["lanes"]
     outer, tile = _outer(s, holes), _tile(s, holes)
     body, _ = repack_constants(s)
-    local: dict[Tensor, Local] = {}
+    local: dict[Tensor, LocalBuffer] = {}
     results: dict[Expr, Expr] = {}
     found: list[Statement] = []
     for n, reduce in enumerate(e for e in subexpressions(body) if isinstance(e, Reduce)):
         made = Accumulator(n, reduce, (1, 1, 1), (as_expr(0),) * 3)
         for register in made.registers:
             size = px * nv * lanes * register.dtype.itemsize
-            local[register] = Local({"i": nv * lanes, "v": lanes, "lane": 1}, size)
+            local[register] = LocalBuffer({"i": nv * lanes, "v": lanes, "lane": 1}, size)
         results[reduce] = made.result
         kinds = loop_kinds(reduce.axes)
         axes = [Level(f"k{m}", a.extent, kind, {a: 1}, reduces=True)

@@ -1,4 +1,4 @@
-"""What a spatial schedule should cost, for a whole population at once.
+"""Prices of spatial schedules, for a whole population at once.
 
 A tile is bound by its operations, its loads, its dependency chains or the cache lines it touches,
 whichever is slowest.  Loads that neighbouring pixels share are counted once when the reduction is
@@ -17,11 +17,12 @@ from whet.core.types import Array
 from whet.ir.affine import Affine, affine, free_symbols
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.locality import distance, visit_cycles
+from whet.schedule.cost.numbers.caches import APART, IN_FLIGHT, MANY_ROWS, SCATTERED
+from whet.schedule.cost.numbers.overheads import SCATTER_CYCLES, WINDOW_TILE_CYCLES
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
-    IN_FLIGHT,
     addresses,
     covered,
     distinct,
@@ -38,15 +39,6 @@ from whet.schedule.cost.work import (
 from whet.schedule.families.spatial.match import Spatial, can_stream
 from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
-
-TILE_CYCLES = 4.0
-"""Loops and addresses around a tile."""
-APART = 1.1
-"""Slow-down when every term starts in another line and often on another page."""
-MANY_ROWS = 16
-"""More than the machine reads ahead side by side."""
-SCATTERED = 0.75
-"""What arrives from the second cache when lines do not follow each other, against what could."""
 
 
 def spatial_holes(s: Spatial, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -129,8 +121,8 @@ def _tile_cycles(s: Spatial, target: CpuTarget, tiles: _Tiles) -> Array:
     stored = affine(s.stage.address).coefficient(s.vector) if s.vector is not None else 1
     # Results that are no neighbours are stored one by one.
     near = (tiles.lanes == 1) | (stored == 1)
-    stores = np.where(near, epilogue.passes, 1.5 * tiles.lanes)
-    cycles = np.maximum(epilogue.cycles(), stores * tiles.px * tiles.nv) + TILE_CYCLES
+    stores = np.where(near, epilogue.passes, SCATTER_CYCLES * tiles.lanes)
+    cycles = np.maximum(epilogue.cycles(), stores * tiles.px * tiles.nv) + WINDOW_TILE_CYCLES
     for reduce in s.stage.reduces:
         cycles = cycles + _reduction_cycles(s, target, reduce, tiles)
     return cycles
@@ -182,7 +174,7 @@ def _pixels(s: Spatial, px: int) -> dict[Axis, int]:
 
 
 def _steps_over(s: Spatial, reduce: Reduce, width: Array) -> Array:
-    """Where the vectors of one term do not follow those of the term before."""
+    """Tiles in which the vectors of one term do not follow those of the term before."""
     moves = any(
         lane_step(read, s.vector) != 0 and any(a in free_symbols(read) for a in reduce.axes)
         for read in reads(reduce.value)

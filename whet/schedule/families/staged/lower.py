@@ -42,7 +42,7 @@ def lower_staged(s: Staged, t: StagedTiling, name: str) -> Kernel:
     memory = Buffer("copy", (copy.size * (2 if t.ahead == 1 else 1),), s.window.read.dtype)
 
     def place(number: Expr) -> dict[Expr, Expr]:
-        """Where the block of a step is, in the image and in memory."""
+        """The place of a step's block, in the image and in memory."""
         exact = total % t.blocks_per_step == 0 and number is n
         block = within_count(p * t.blocks_per_step + number, total, exact=exact)
         top = start_of(block % blocks, t.rows, s.height)
@@ -60,7 +60,7 @@ def lower_staged(s: Staged, t: StagedTiling, name: str) -> Kernel:
 
 
 def tile_rows(s: Staged, t: StagedTiling) -> int:
-    """How many rows of the copy a tile reads."""
+    """Rows of the copy that a tile reads."""
     return copy_of(s, t.lanes, t.px).rows
 
 
@@ -121,7 +121,7 @@ def row_of_image(s: Staged, top: Expr, r: Expr) -> Expr:
 
 
 def _outside(s: Staged, copy: Copy, memory: Buffer, start: Expr | int, size: int) -> list[Stmt]:
-    """What stands outside of the image, over a whole number of vectors."""
+    """The filling outside of the image, over a whole number of vectors."""
     b, lane = Var("b"), Var("lane")
     fill = s.window.outside or const(0, memory.dtype)
     vectors = size // copy.lanes

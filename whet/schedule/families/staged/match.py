@@ -71,7 +71,7 @@ class StagedTiling:
 
 @dataclass(frozen=True)
 class Copy:
-    """Where the copy of a block keeps its rows.
+    """The layout of a block's copy.
 
     Phase f holds the columns f, f + step, ...  A row is followed by zeros up to the pitch, which
     also serve as the border before the next row.
@@ -121,7 +121,7 @@ def copy_of(s: Staged, lanes: int, rows: int) -> Copy:
 
 
 def width_of_phase(s: Staged, phase: int) -> int:
-    """How many columns of the image belong to a phase."""
+    """Columns of the image that belong to a phase."""
     return len(range(phase, s.image_width, s.columns.step))
 
 

@@ -18,9 +18,9 @@ from whet.schedule.families.staged.lower import FEW, TOP, image_at, over_copy, r
 from whet.schedule.families.staged.match import Copy, Staged, by_columns, width_of_phase
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.accumulate import Accumulator, loop_kinds
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -29,8 +29,8 @@ from whet.schedule.space.nest_writer import (
     position,
     start_at,
 )
-from whet.schedule.space.nests import MARKS, Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import MARKS, Statement
 
 ROW, COLUMN = Var("row"), Var("column")
 
@@ -54,8 +54,8 @@ def staged_nests(
     (reduce,) = [e for e in subexpressions(body) if isinstance(e, Reduce)]
     made = Accumulator(0, by_columns(s, reduce), (1, 1, 1), (as_expr(0),) * 3)
     size = px * nv * lanes * made.value.dtype.itemsize
-    local: dict[Tensor, Local] = {
-        made.value: Local({"i": nv * lanes, "v": lanes, "lane": 1}, size),
+    local: dict[Tensor, LocalBuffer] = {
+        made.value: LocalBuffer({"i": nv * lanes, "v": lanes, "lane": 1}, size),
         memory: steps.reads_of_copy(made.reduce),
     }
     kinds = loop_kinds(made.reduce.axes)
@@ -74,7 +74,7 @@ def staged_nests(
 
 
 class _Steps:
-    """Where the loops of all candidates lead."""
+    """Levels of loops and their steps, of all candidates."""
 
     def __init__(self, s: Staged, holes: Population) -> None:
         self.s, self.holes = s, holes
@@ -130,7 +130,7 @@ class _Steps:
             Level("lane", lanes, "vector", {column: 1}),
         ]
 
-    def reads_of_copy(self, reduce: Reduce) -> Local:
+    def reads_of_copy(self, reduce: Reduce) -> LocalBuffer:
         columns, rows = self.s.columns, self.s.rows
         down = 0 if rows is None else rows.step * self.pitch
         strides: dict[str, Array | int] = {
@@ -146,11 +146,11 @@ class _Steps:
             first, second = (t // columns.step + t % columns.step * self.plane for t in taps)
             moved = 0 if rows is None else position(rows.tap, {axis: 1}) - position(rows.tap, {})
             strides[f"k{number}"] = second - first + moved * self.pitch
-        return Local(strides, self.nbytes)
+        return LocalBuffer(strides, self.nbytes)
 
     def copy(self, name: str, memory: Buffer, phase: int, every: Array) -> Statement:
-        """What is copied ahead is described as if its first block were that of the step, what is
-        copied tile by tile as if it were copied at once."""
+        """The copy of a phase: ahead, as if its first block were that of the step; tile by tile, as
+        if all were copied at once."""
         lanes, width = self.holes["lanes"], width_of_phase(self.s, phase)
         vectors = ceil_div(width, lanes)
         across = np.where(width >= lanes, start_at(1, lanes, width), lanes)
@@ -165,6 +165,6 @@ class _Steps:
             Level("lane", lanes, "vector", {COLUMN: 1}),
         ]
         back = -self.size * self.blocks_ahead
-        place = Local({"n": back, "r": self.pitch, "b": across, "lane": 1}, self.nbytes)
+        place = LocalBuffer({"n": back, "r": self.pitch, "b": across, "lane": 1}, self.nbytes)
         store = Store(memory, (as_expr(0),), value)
         return describe(name, store, levels, every, {memory: place}, guarded=True)

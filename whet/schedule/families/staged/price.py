@@ -1,4 +1,4 @@
-"""What a staged window should cost, for a whole population at once.
+"""Prices of staged windows, for a whole population at once.
 
 A block is its copy, bound by stores or by the shuffles that part even from odd columns, and its
 tiles, bound by multiply-adds, by loads from the first cache (most of which straddle two lines)
@@ -13,11 +13,20 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import Binary, elements
 from whet.schedule.cost.arrival import with_weights
-from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
-from whet.schedule.cost.work import (
+from whet.schedule.cost.lanes import lanes_for
+from whet.schedule.cost.numbers.caches import (
+    BY_TILES,
+    CROWDED,
+    HIDDEN,
     IN_FLIGHT,
-    STORE_SLOTS,
+    REACH_CYCLES,
+    ROOM_TO_STREAM,
+    STALL_CYCLES,
+)
+from whet.schedule.cost.numbers.overheads import BAND_CYCLES, COPIED_ROW_CYCLES, WINDOW_TILE_CYCLES
+from whet.schedule.cost.numbers.vectors import PARTING_SLOTS, STORE_SLOTS, STRADDLING_ROW
+from whet.schedule.cost.rates import rates_of
+from whet.schedule.cost.work import (
     halvings,
     lane_step,
     operations,
@@ -30,26 +39,6 @@ from whet.schedule.families.staged.match import Staged, by_columns, copy_of
 from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.space.sketch import population
 
-TILE_CYCLES = 4.0
-"""Loops and addresses around a tile."""
-ROW_CYCLES = 2.0
-"""The condition and the addresses of a row that is copied."""
-STRADDLING = 1.6
-"""What a load of a whole line costs that begins inside of it, against one that does not."""
-PARTING_SLOTS = 1.0
-"""The same for what parts a vector's share of even from odd columns."""
-HIDDEN = 0.6
-"""How much of the shorter of copying and computing goes on while the longer one does."""
-REACH_CYCLES = 150.0
-"""How far the core looks ahead: what is longer overlaps with the rest only in part."""
-BY_TILES = 0.92
-"""How long a block copied tile by tile takes, measured against the sum of its parts."""
-BAND_CYCLES = 6.0
-"""The condition and the addresses around a band of tiles that is copied by itself."""
-CROWDED = 0.4
-"""How much slower it gets as the copy leaves less of the first cache to what streams through."""
-STALL_CYCLES = 35.0
-"""What it takes until what a block has copied can be read, unless it was copied ahead."""
 NAMES = ("px", "nv", "lanes", "rows", "blocks_per_step", "ahead")
 
 
@@ -117,7 +106,7 @@ def _block_cycles(
     # Of a block that is copied tile by tile, about half is still to be read.
     size = copy_of(s, lanes, rows).size * (1, 2, 0.5)[ahead]
     share = size * s.window.read.dtype.itemsize / target.l1d_bytes
-    crowded = 1.0 + CROWDED * max(0.0, share - 0.25)
+    crowded = 1.0 + CROWDED * max(0.0, share - ROOM_TO_STREAM)
     first, hidden = 0.0, HIDDEN
     if ahead == 2:
         first = copied * copy_of(s, lanes, px).rows / copy_of(s, lanes, rows).rows
@@ -135,7 +124,7 @@ def _copy_cycles(s: Staged, target: CpuTarget, lanes: int, rows: int) -> float:
     copy = copy_of(s, lanes, rows)
     vectors = copy.phases * copy.pitch // lanes
     slots = vectors * passes * (STORE_SLOTS + (copy.phases - 1) * PARTING_SLOTS)
-    return copy.rows * (slots / rates.loads + ROW_CYCLES)
+    return copy.rows * (slots / rates.loads + COPIED_ROW_CYCLES)
 
 
 def _tile_cycles(s: Staged, target: CpuTarget, px: int, nv: int, lanes: int) -> float:
@@ -149,7 +138,7 @@ def _tile_cycles(s: Staged, target: CpuTarget, px: int, nv: int, lanes: int) -> 
     apart = 0 if s.rows is None else (px - 1) * s.rows.step
     # Rows of the copy that no tap of another row touches are not read.
     touched = min(px * down, apart + (1 if s.rows is None else s.rows.high - s.rows.low + 1))
-    straddling = 1 + (STRADDLING - 1) * min(1.0, lanes * bits / 512)
+    straddling = 1 + (STRADDLING_ROW - 1) * min(1.0, lanes * bits / 512)
     written = elements([a for a, kind in zip(axes, loop_kinds(axes)) if kind == "unroll"])
     image = touched * terms // down if written == terms else px * terms
     loads = nv * image * load_passes * straddling
@@ -164,4 +153,4 @@ def _tile_cycles(s: Staged, target: CpuTarget, px: int, nv: int, lanes: int) -> 
     issue += px * rates.masked_store * (nv * lanes > s.width)
     # The next tile starts while the chains of this one end.
     chain = rates.latency * terms / max(1.0, IN_FLIGHT / (work + loads))
-    return max(issue, chain) + TILE_CYCLES
+    return max(issue, chain) + WINDOW_TILE_CYCLES

@@ -12,9 +12,9 @@ from whet.ir.tensor import Tensor
 from whet.schedule.families.sweeps.match import Sweeps
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.accumulate import combine
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -22,8 +22,8 @@ from whet.schedule.space.nest_writer import (
     digits,
     start_at,
 )
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def sweep_nests(
@@ -53,9 +53,9 @@ def sweep_nests(
     acc = Buffer("acc", (1, 1), s.reduce.dtype, scope="register")
     row = Buffer("row", (1, 1, 1), s.reduce.dtype)
     size = width * s.reduce.dtype.itemsize
-    local: dict[Tensor, Local] = {
-        acc: Local({"v": lanes, "lane": 1}, size),
-        row: Local({"jo": width, "v": lanes, "lane": 1}, size * per_chunk),
+    local: dict[Tensor, LocalBuffer] = {
+        acc: LocalBuffer({"v": lanes, "lane": 1}, size),
+        row: LocalBuffer({"jo": width, "v": lanes, "lane": 1}, size * per_chunk),
     }
     zero = as_expr(0)
     total = acc[zero, zero]

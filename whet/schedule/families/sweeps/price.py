@@ -1,4 +1,4 @@
-"""What rows that are reduced should cost, for a whole population at once."""
+"""Prices of rows that are reduced, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
 from whet.schedule.cost.arrival import with_weights
+from whet.schedule.cost.lanes import lanes_for
 from whet.schedule.cost.locality import distance
+from whet.schedule.cost.numbers.caches import RUN_CYCLES, SAME_PAGE
+from whet.schedule.cost.numbers.overheads import PANEL_CYCLES
 from whet.schedule.cost.rates import rates_of
-from whet.schedule.cost.tiles import lanes_for
 from whet.schedule.cost.work import (
     form_of,
     halvings,
@@ -30,14 +32,6 @@ ROW_BYTES = 8 << 10
 
 BLOCKS = (4, 8)
 """Terms of a block: so many rows are read side by side."""
-
-
-PANEL_CYCLES = 3.0
-"""Loops and addresses around a panel."""
-
-
-RUN_CYCLES = 34.0
-"""To begin with a row in another page."""
 
 
 def sweep_holes(s: Sweeps, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -79,7 +73,7 @@ def sweep_costs(s: Sweeps, target: CpuTarget, threads: int, holes: dict[str, Arr
     cycles = overlapped(steps * chunk * (per_panel + finish), arrival)
     # Nothing is on its way while a row begins, unless it follows the one before.
     steps_over = [abs(form_of(e).coefficient(s.terms[-1])) * e.dtype.itemsize for e in moved]
-    far = np.where(chunk < panels, sum(map(distance, steps_over)), 0.3 * len(moved))
+    far = np.where(chunk < panels, sum(map(distance, steps_over)), SAME_PAGE * len(moved))
     cycles = cycles + steps * whole * RUN_CYCLES * far
     ns = shared_out(cycles, steps, threads, target)
     return with_weights(ns, s.task.constant_bytes, target, threads)

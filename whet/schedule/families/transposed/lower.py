@@ -40,5 +40,5 @@ def lower_transposed(t: Transposed, tiling: TransposedTiling, name: str) -> Kern
 
 
 def _clipped(block: Expr, size: int, t: Transposed) -> Expr:
-    """Where a block starts when the last step may run over: it repeats the last block."""
+    """The start of a block when the last step may run over: it repeats the last block."""
     return call("min", block * size, t.source.extent - size)

@@ -14,17 +14,17 @@ from whet.ir.expr import Axis, Expr, Read, as_expr, elements
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.transposed.match import Transposed
-from whet.schedule.space.nest_writer import (
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     describe,
     digits,
     start_at,
 )
-from whet.schedule.space.nests import Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import Statement
 
 
 def transposed_nests(
@@ -35,8 +35,8 @@ def transposed_nests(
     rows = np.arange(len(size))
     blocks, across = ceil_div(t.source.extent, size), ceil_div(t.target.extent, size)
     tile = Buffer("tile", (1, 1), t.stage.target.dtype, scope="register")
-    local: dict[Tensor, Local] = {
-        tile: Local({"i": size, "lane": 1}, size * size * tile.dtype.itemsize)
+    local: dict[Tensor, LocalBuffer] = {
+        tile: LocalBuffer({"i": size, "lane": 1}, size * size * tile.dtype.itemsize)
     }
 
     def along(axis: Axis, number: Array | int) -> Moves:

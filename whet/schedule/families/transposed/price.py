@@ -1,4 +1,4 @@
-"""What a copy between layouts should cost, for a whole population at once."""
+"""Prices of copies between layouts, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.expr import elements
+from whet.schedule.cost.numbers.overheads import SQUARE_TILE_CYCLES, TRANSPOSE_CYCLES
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.cost.work import shared_out, traffic_cycles
 from whet.schedule.families.transposed.match import Transposed
-
-SHUFFLE_CYCLES = 1.0
 
 
 def transposed_holes(t: Transposed, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -41,7 +40,7 @@ def transposed_costs(
     # Rows of a whole line cost less than their operations: 16 x 16 take 0.8 times as long as four
     # of 8 x 8 where those of 512 bits take two passes.
     passes = np.sqrt(rates_of(target).passes(size, bits))
-    per_tile = passes * size * (2.0 + SHUFFLE_CYCLES * np.log2(size)) + 8.0
+    per_tile = passes * size * (2.0 + TRANSPOSE_CYCLES * np.log2(size)) + SQUARE_TILE_CYCLES
     moving = (*t.task.inputs, *t.task.outputs)
     cycles = np.maximum(tiles * per_tile, traffic_cycles(moving, target))
     return shared_out(cycles, steps, threads, target)

@@ -26,7 +26,7 @@ from whet.schedule.program.loops import (
     start_of,
     within_count,
 )
-from whet.schedule.program.tile import RegisterTile, next_panel
+from whet.schedule.program.register_tile import RegisterTile, next_panel
 
 
 def lower_winograd(w: Winograd, t: WinogradTiling, name: str) -> Kernel:

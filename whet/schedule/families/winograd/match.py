@@ -16,7 +16,7 @@ along an outer axis (the depth of a 3-D convolution).  One pair alone is a 1-D c
 channels come in groups, V and M hold those of all groups, and a product is of one group.
 
 An image read at h + d * kh, with gaps between the taps, is d images without gaps, one within the
-other.  Their tiles go through the same products, since all have the same weights (see `phases`,
+other.  Their tiles go through the same products, since all have the same weights (see `dilation`,
 also for tiles at the edge: all reads lie where the stage reads).
 """
 

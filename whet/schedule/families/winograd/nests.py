@@ -29,10 +29,10 @@ from whet.schedule.algorithms.transforms import Transform
 from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.loops import power_of_two_below
-from whet.schedule.program.tile import cut_of
-from whet.schedule.space.nest_writer import (
+from whet.schedule.program.register_tile import cut_of
+from whet.schedule.space.levels import (
     Level,
-    Local,
+    LocalBuffer,
     Moves,
     ceil_div,
     clipped,
@@ -42,8 +42,8 @@ from whet.schedule.space.nest_writer import (
     position,
     start_at,
 )
-from whet.schedule.space.nests import MARKS, Statement
 from whet.schedule.space.sketch import Population
+from whet.schedule.space.statements import MARKS, Statement
 
 
 def winograd_nests(
@@ -90,7 +90,7 @@ class _Nest:
 
     # ------------------------------------------------------------------------------- transforms
     def tile(self, number: Array | int, positions: Sequence[Axis]) -> Moves:
-        """Where a tile of that number lies in the image."""
+        """The place of a tile of that number in the image."""
         w, at = self.w, digits(number, [*positions, *self.tiles])
         found: dict[Expr, Array] = {old: at[new] for old, new in zip(w.batch, positions)}
         for tile, pair in zip(self.tiles, w.pairs):
@@ -123,12 +123,12 @@ class _Nest:
             found[f"u{n}"] = step * math.prod(self.sizes[n + 1 :])
         return found
 
-    def place(self, rows: Array, numbers: int, **strides: Array | int) -> Local:
+    def place(self, rows: Array, numbers: int, **strides: Array | int) -> LocalBuffer:
         planes = self.planes(rows, numbers)
         size = np.asarray(planes["xi"]) * self.points * self.v.dtype.itemsize
         inner = elements(self.tiles[1:])
         step = np.where(self.blocked, 0, numbers * inner)
-        return Local({**planes, "p": step, **strides}, size)
+        return LocalBuffer({**planes, "p": step, **strides}, size)
 
     def input(self) -> Statement:
         w = self.w
@@ -151,7 +151,9 @@ class _Nest:
             Level("lane", lanes, "vector", {last: 1}),
         ]
         store = Store(self.v, (last,), substitute(w.image, zero))
-        local: dict[Tensor, Local] = {self.v: self.place(self.held_in, w.all_channels, **strides)}
+        local: dict[Tensor, LocalBuffer] = {
+            self.v: self.place(self.held_in, w.all_channels, **strides)
+        }
         made = describe("input", store, levels, self.rows, local)
         return self.with_transform(made, w.input_transform(self.m))
 
@@ -165,11 +167,11 @@ class _Nest:
         ]  # fmt: skip
         lane = Level("lane", lanes, "vector", {w.vector: 1})
         outer = [*self.each_tile(w.batch, self.rows_out), *columns]
-        t: dict[Tensor, Local] = {
+        t: dict[Tensor, LocalBuffer] = {
             self.prod: self.place(
                 self.held_out, w.all_columns, ob=start_at(1, lanes, w.columns), og=w.columns
             ),
-            self.t: Local(
+            self.t: LocalBuffer(
                 {
                     "lane": 1,
                     **{f"u{n}": lanes * math.prod(self.sizes[:n]) for n in range(len(self.sizes))},
@@ -233,7 +235,7 @@ class _Nest:
 
     def product_places(
         self, rows: Array, mr: Array, panels: Array, per_chunk: Array, axes: Sequence[Axis]
-    ) -> dict[Tensor, Local]:
+    ) -> dict[Tensor, LocalBuffer]:
         w = self.w
         held_in, held_out = self.planes(self.held_in, w.all_channels), self.planes(
             self.held_out, w.all_columns)  # fmt: skip
@@ -268,11 +270,11 @@ class _Nest:
                     v[f"k{numbers[w.shifts[axis]]}"] = into * w.shifts[axis].step
                 into, out = into * longer.extent, out * axis.extent
         size = self.v.dtype.itemsize
-        sums = Local({"i": self.width, "v": self.lanes, "lane": 1}, mr * self.width * size)
+        sums = LocalBuffer({"i": self.width, "v": self.lanes, "lane": 1}, mr * self.width * size)
         return {
-            self.v: Local(v, np.asarray(held_in["xi"]) * self.points * size),
-            self.prod: Local(m, np.asarray(held_out["xi"]) * self.points * size),
-            self.u: Local(u, step * panels * self.points * size),
+            self.v: LocalBuffer(v, np.asarray(held_in["xi"]) * self.points * size),
+            self.prod: LocalBuffer(m, np.asarray(held_out["xi"]) * self.points * size),
+            self.u: LocalBuffer(u, step * panels * self.points * size),
             self.acc: sums,
             self.total: sums,
         }

@@ -1,4 +1,4 @@
-"""How far the products of a Winograd schedule may be summed without losing precision.
+"""Lengths up to which products of a Winograd schedule are summed without losing precision.
 
 The rounding error of a running sum of t random terms, and then of n / t such sums, is about
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from whet.schedule.algorithms.transforms import matrices
-from whet.schedule.cost.tiles import LONGEST_SUM
+from whet.schedule.cost.lanes import LONGEST_SUM
 
 DIRECT_SUM = 384
 """Terms after which libraries cut the running sums of a direct convolution."""

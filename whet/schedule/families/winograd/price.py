@@ -1,6 +1,6 @@
-"""What a Winograd schedule should cost, to be compared with the direct one.
+"""Prices of Winograd schedules, to be compared with direct ones.
 
-Times are in nanoseconds, as in `model`.  The products are priced like any register tile.  On
+Times are in nanoseconds.  The products are priced like any register tile.  On
 top come the two transforms, the traffic of V and M where they do not stay in the second cache,
 and above all the weights: transformed, those of 3 x 3 taps are 1.8 (m = 2) or 4 times (m = 4) as
 large, and in a network that does not fit the caches they come from memory at every call.
@@ -28,17 +28,16 @@ from whet.schedule.cost.arrival import (
     lines_in_flight,
     with_weights,
 )
+from whet.schedule.cost.lanes import lanes_for, prefetches_per_step, sum_blocks
+from whet.schedule.cost.numbers.caches import SPILL
+from whet.schedule.cost.numbers.overheads import REGISTER_TILE_CYCLES
+from whet.schedule.cost.numbers.threads import STEP_NS
 from whet.schedule.cost.rates import Rates, rates_of
-from whet.schedule.cost.tiles import hints_per_step, lanes_for, sum_blocks
-from whet.schedule.cost.work import STEP_NS
 from whet.schedule.families.winograd.lower import plane
 from whet.schedule.families.winograd.match import Winograd
 from whet.schedule.families.winograd.precision import longest_sum
 from whet.schedule.program.loops import power_of_two_below
 from whet.schedule.space.sketch import population
-
-SPILL = 0.85
-"""What one core moves between its second cache and what lies behind, against what it reads."""
 
 
 def winograd_holes(w: Winograd, target: CpuTarget, threads: int) -> dict[str, Array]:
@@ -107,9 +106,11 @@ def _costs(w: Winograd, m: int, target: CpuTarget, threads: int, holes: dict[str
     depth = w.channels * w.reach
     step = rates.tile_step(mr, nv, lanes, w.reduce.dtype.bits)
     together = -(-held // mr)
-    hints = hints_per_step(holes["prefetch"], together, nv * lanes * size)
+    hints = prefetches_per_step(holes["prefetch"], together, nv * lanes * size)
     step = step + hints * target.constant("hint_ns") * rates.clock
-    per_tile = step * depth + 12 + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)
+    per_tile = (
+        step * depth + REGISTER_TILE_CYCLES + mr * nv * passes * (2 + sum_blocks(depth, holes) / 2)
+    )
     if w.shifts:  # a register tile stays within one image
         tiles = rows // _tiles(w, m) * -(-_tiles(w, m) // mr)
     else:
@@ -139,7 +140,7 @@ def _costs(w: Winograd, m: int, target: CpuTarget, threads: int, holes: dict[str
     again = share.far_bytes(target)
     lost = leaves_last_cache(weight_bytes, target)
     times = np.where(lost, 1.0, share.times)
-    in_flight = lines_in_flight(mr, nv, nv * lanes * size)
+    in_flight = lines_in_flight(mr, nv, nv * lanes * size, target)
     ways = Panels(together, hints > 0, times, in_flight)
     cycles = from_far(busy, nothing if lost else again, ways, target, threads)
     time = cycles / rates.clock + steps * STEP_NS / threads

@@ -1,4 +1,4 @@
-"""What statements read and write: listed, mapped, moved to other buffers."""
+"""Reads and writes of statements: listed, mapped, moved to other buffers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from whet.ops.activation import (
 )
 from whet.ops.arithmetic import Add, Mul, Tanh
 from whet.ops.base import Builder
-from whet.ops.precision import scalar
+from whet.ops.shared.precision import scalar
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from whet.core.types import Shape
 from whet.frontend.onnx.mapping import Context, maps
-from whet.frontend.onnx.window import explicit_pads, per_axis, read_window, split_padding
+from whet.frontend.onnx.nodes.window import explicit_pads, per_axis, read_window, split_padding
 from whet.graph.graph import Value
 from whet.ops.activation import Swish
 from whet.ops.arithmetic import Add, Mul
@@ -18,7 +18,7 @@ from whet.ops.einsum import Einsum
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Expand, Reshape, Slice, Transpose
 from whet.ops.patch import Col2Im, DeformConv
-from whet.ops.window import Window
+from whet.ops.shared.window import Window
 
 
 # ------------------------------------------------------------------------------------ products

@@ -12,7 +12,7 @@ import numpy as np
 
 from whet.core.dtypes import bool_
 from whet.core.errors import ModelError
-from whet.frontend.onnx.loops import MAX_UNROLLED, BodyProblem, closed_loop, unrolled
+from whet.frontend.onnx.interrupts import Deferred
 from whet.frontend.onnx.mapping import (
     ClosedGraph,
     Context,
@@ -22,13 +22,13 @@ from whet.frontend.onnx.mapping import (
     array_of,
     maps,
 )
-from whet.frontend.onnx.signals import Deferred
+from whet.frontend.onnx.nodes.loops import MAX_UNROLLED, BodyProblem, closed_loop, unrolled
 from whet.graph.body import GraphBody, fresh_inputs, whole_body
 from whet.graph.graph import Constant, Value, topological
 from whet.ops.base import DynamicType
 from whet.ops.branch import Branch
-from whet.ops.elementwise import Elementwise
 from whet.ops.movement import Expand, Reshape, Slice, Transpose
+from whet.ops.shared.elementwise import Elementwise
 
 CHEAP = (Elementwise, Expand, Reshape, Slice, Transpose)
 """Operators that cost little and cannot fail."""

@@ -21,6 +21,7 @@ from whet.core.types import Array
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.bounds import Interval, bounds
 from whet.ir.expr import Binary, Call, Cast, Const, Expr, Read, Select, Var, as_expr
+from whet.ir.functions import SLOTS
 from whet.ir.program import (
     Buffer,
     If,
@@ -43,6 +44,15 @@ OPERATIONS = (
     "int_other", "bool", "select",
 )  # fmt: skip
 """What a statement's operations are counted by (Ansor, appendix B)."""
+OPERATION_SLOTS: dict[str, float] = {
+    "float_div": SLOTS["div"], "int_div": 20, "float_math": SLOTS["erf"], "int_math": SLOTS["erf"],
+    "float_other": 2,
+}  # fmt: skip
+"""What one of a kind costs per vector, in multiply-adds, where it is not one.
+
+Functions are taken to cost what `erf` does, and integers to be divided by constants for the most
+part, which takes less than the operator itself.
+"""
 
 _ARITHMETIC = {"add": "addsub", "sub": "addsub", "mul": "mul", "div": "div", "floordiv": "div",
                "mod": "div", "truncdiv": "div", "truncmod": "div", "min": "compare",
@@ -191,7 +201,7 @@ def _access(
 
 
 def step_of(index: Expr, var: Var) -> int:
-    """How far an index moves at the first step of a loop, other loops being at their start."""
+    """The step of an index at the first step of a loop, other loops being at their start."""
     if var not in free_symbols(index):
         return 0
     first, second = (_at_start(substitute(index, {var: as_expr(n)})) for n in (0, 1))
@@ -224,7 +234,7 @@ def _value_terms(value: Expr) -> list[Expr]:
 
 
 def operations_of(store: Store) -> dict[str, float]:
-    """How many operations of each kind one execution does; a product that is added is one `mad`.
+    """Operations of each kind in one execution; a product that is added is one `mad`.
 
     y + a * b - c   ->   float_mad 1, float_addsub 1
     """
@@ -247,7 +257,7 @@ def operations_of(store: Store) -> dict[str, float]:
 
 
 def _operation(e: Expr) -> str | None:
-    """What an expression's own operation counts as."""
+    """The kind that an expression's own operation counts as."""
     match e:
         case Select():
             return "select"

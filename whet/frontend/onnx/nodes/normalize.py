@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from whet.core.dtypes import compute_dtype, f32
-from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
+from whet.frontend.onnx.nodes.casting import dtype_attribute
 from whet.graph.graph import Value
 from whet.ops.arithmetic import Abs, Add, Div, Mul, Sqrt
 from whet.ops.base import Op
@@ -23,8 +23,8 @@ from whet.ops.normalize import (
     moments,
     standardize,
 )
-from whet.ops.precision import converted, scalar, widened
 from whet.ops.reduce import ArgMax, ReduceSum
+from whet.ops.shared.precision import converted, scalar, widened
 from whet.ops.softmax import LogSoftmax, Softmax
 
 

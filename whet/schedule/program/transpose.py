@@ -20,7 +20,7 @@ from whet.ir.tensor import subexpressions
 from whet.schedule.program.loops import loop, start_of
 
 
-def turned_axis(value: Expr, column: Axis, depth: Sequence[Axis]) -> Axis | None:
+def transposed_axis(value: Expr, column: Axis, depth: Sequence[Axis]) -> Axis | None:
     """The axis of the depth along which everything in the value is contiguous, if the columns
     are not."""
     reads = [e for e in subexpressions(value) if isinstance(e, Read) and column in free_symbols(e)]
@@ -40,7 +40,7 @@ def tile_size(columns: int, depth: int, lanes: int) -> int:
     return size if size >= 4 else 1
 
 
-def turned_copy(
+def transposed_copy(
     store: Buffer,
     at: Sequence[Expr],
     value: Expr,
@@ -53,10 +53,10 @@ def turned_copy(
     Both axes come with what stands for them in `at` and `value`.
     """
     size = tile_size(column[0].extent, depth[0].extent, lanes)
-    return None if size == 1 else turned_tiles(store, at, value, column, depth, size)
+    return None if size == 1 else transposed_tiles(store, at, value, column, depth, size)
 
 
-def turned_tiles(
+def transposed_tiles(
     store: Buffer,
     at: Sequence[Expr],
     value: Expr,

@@ -10,7 +10,7 @@ from whet.graph.graph import Value
 from whet.ops.arithmetic import Add, Div, Mul, Pow, Sqrt, Sub
 from whet.ops.casting import Cast
 from whet.ops.logic import Greater, Where
-from whet.ops.precision import scalar
+from whet.ops.shared.precision import scalar
 
 DOMAIN = "ai.onnx.preview.training"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whet.core.types import Shape
 from whet.frontend.onnx.mapping import Context
-from whet.ops.window import Window
+from whet.ops.shared.window import Window
 
 
 def read_window(c: Context, spatial: Shape, kernel: Shape) -> Window:

@@ -25,8 +25,8 @@ import numpy as np
 
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
 from whet.graph.graph import Value
-from whet.ops.resample import Coordinates, NearestMode, ResizeMode
 from whet.ops.resize import Resize
+from whet.ops.shared.resample import Coordinates, NearestMode, ResizeMode
 
 MODES: dict[str, ResizeMode] = {
     "nearest": "nearest",

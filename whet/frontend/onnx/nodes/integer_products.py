@@ -6,9 +6,9 @@ QLinearMatMul(a, b)  ->  quantize(f32(matmul(i32(a) - a_zero, i32(b) - b_zero)) 
 from __future__ import annotations
 
 from whet.core.dtypes import f32, i32
-from whet.frontend.onnx.contraction import matrix_product
 from whet.frontend.onnx.mapping import Context, maps
-from whet.frontend.onnx.window import read_window
+from whet.frontend.onnx.nodes.contraction import matrix_product
+from whet.frontend.onnx.nodes.window import read_window
 from whet.graph.graph import Value
 from whet.ops.arithmetic import Add, Div, Mul, Sub
 from whet.ops.casting import Cast

@@ -23,7 +23,7 @@ from whet.ir.expr import Axis, Binary, Call, Cast, Const, Expr, Read, Select
 from whet.ir.functions import FUNCTIONS, INFIX
 from whet.ir.program import Buffer, LoopKind, Store
 from whet.ir.tensor import Tensor
-from whet.schedule.space.nests import MARKS, Access, Statement, operations_of, reads_of
+from whet.schedule.space.statements import MARKS, Access, Statement, operations_of, reads_of
 
 Moves = Mapping[Expr, Any]
 """Positions on axes, an integer or a column of them each; those that are not named are 0."""
@@ -43,7 +43,7 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class LocalBuffer:
     """A buffer whose layout depends on the candidate: strides by the names of levels."""
 
     strides: Mapping[str, Array | int]
@@ -55,7 +55,7 @@ def describe(
     store: Store,
     levels: Sequence[Level],
     rows: Array,
-    local: Mapping[Tensor, Local] | None = None,
+    local: Mapping[Tensor, LocalBuffer] | None = None,
     *,
     guarded: bool = False,
 ) -> Statement:
@@ -83,9 +83,9 @@ def describe(
 
 
 def cut_sums(
-    reduced: Sequence[Level], local: Mapping[Tensor, Local], cut: tuple[int, int] | None
-) -> tuple[list[Level], dict[Tensor, Local]]:
-    """The reduced levels and buffers when one level is cut into blocks (see `tile.cut_of`)."""
+    reduced: Sequence[Level], local: Mapping[Tensor, LocalBuffer], cut: tuple[int, int] | None
+) -> tuple[list[Level], dict[Tensor, LocalBuffer]]:
+    """The reduced levels and buffers when one level is cut into blocks (`register_tile.cut_of`)."""
     if cut is None:
         return list(reduced), dict(local)
     at, within = cut
@@ -97,7 +97,7 @@ def cut_sums(
         Level(f"{level.name}r", within, "serial", level.moves, reduces=True),
     ]
     moved = {
-        tensor: Local(
+        tensor: LocalBuffer(
             {**x.strides, f"{level.name}b": x.strides.get(level.name, 0) * within,
              f"{level.name}r": x.strides.get(level.name, 0)},
             x.nbytes,
@@ -112,7 +112,7 @@ def _column(value: Array | int, count: int) -> Array:
 
 
 def _local_access(
-    tensor: Tensor, place: Local, is_write: bool, levels: Sequence[Level], count: int
+    tensor: Tensor, place: LocalBuffer, is_write: bool, levels: Sequence[Level], count: int
 ) -> Access:
     strides = [_column(place.strides.get(x.name, 0), count) for x in levels]
     return Access(

@@ -6,17 +6,17 @@ import numpy as np
 
 from whet.core.dtypes import DType, f32, i32
 from whet.core.types import TensorType
-from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, direct, maps, normalized_axis
+from whet.frontend.onnx.nodes.casting import dtype_attribute
 from whet.graph.graph import Value
 from whet.ops.arithmetic import Add, Log, Mul, Neg
 from whet.ops.base import Op
 from whet.ops.gather import Gather
 from whet.ops.linalg import Det
 from whet.ops.movement import Reshape
-from whet.ops.precision import converted, widened
 from whet.ops.random import RandomNormal, RandomUniform
 from whet.ops.reduce import ArgMax
+from whet.ops.shared.precision import converted, widened
 from whet.ops.signal import DFT
 
 direct("Det", Det)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whet.frontend.onnx.loops import BodyProblem, run_body
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
+from whet.frontend.onnx.nodes.loops import BodyProblem, run_body
 from whet.graph.body import close_body, fresh_inputs
 from whet.graph.graph import Value
-from whet.ops.gate_functions import ACTIVATIONS
 from whet.ops.movement import Concat, Reshape, Slice, Transpose
 from whet.ops.recurrent import GRU, LSTM, RNN, Recurrence
 from whet.ops.scan import Scan
+from whet.ops.shared.gate_functions import ACTIVATIONS
 
 CELLS: dict[str, type[Recurrence]] = {"RNN": RNN, "GRU": GRU, "LSTM": LSTM}
 FLAGS = {"GRU": ("linear_before_reset",), "LSTM": ("input_forget",)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whet.core.dtypes import f32, u8
-from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, maps, normalized_axis
+from whet.frontend.onnx.nodes.casting import dtype_attribute
 from whet.graph.graph import Value
 from whet.ops.arithmetic import Div, Maximum, Minimum, Neg, Sub
 from whet.ops.logic import Equal, Where

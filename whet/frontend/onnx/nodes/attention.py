@@ -9,8 +9,8 @@ import numpy as np
 
 from whet.core.dtypes import bool_, f64, i64
 from whet.core.types import broadcast_shapes
-from whet.frontend.onnx.casting import dtype_attribute
 from whet.frontend.onnx.mapping import Context, maps
+from whet.frontend.onnx.nodes.casting import dtype_attribute
 from whet.graph.graph import Value
 from whet.ops.arithmetic import Add, Div, Mul, Sub, Tanh
 from whet.ops.attention import Attention, masked_softmax
@@ -19,7 +19,7 @@ from whet.ops.gather import Gather
 from whet.ops.logic import GreaterEqual, Less, LessEqual, LogicalAnd, Where
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Expand, Reshape, Slice, Transpose
-from whet.ops.precision import converted, scalar, widened
+from whet.ops.shared.precision import converted, scalar, widened
 
 
 def _heads_first(c: Context, index: int, heads: int | None) -> Value:

@@ -1,4 +1,4 @@
-"""Register tiles: their lanes, how long their sums run, and what they ask for ahead of time."""
+"""Lanes of register tiles, how long their sums run, and what they prefetch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.dtypes import DType
 from whet.core.types import Array
-from whet.schedule.program.tile import LINE_BYTES
+from whet.schedule.program.register_tile import LINE_BYTES
 
 LONGEST_SUM = 128
 """Terms of a running sum, at most: a question of precision, not of speed.
@@ -24,7 +24,7 @@ def longest_sum(depth: int, dtype: DType) -> int:
 
 
 def sum_blocks(depth: int, holes: dict[str, Array]) -> Array:
-    """How many times a running sum is added to the total."""
+    """Times that a running sum is added to the total."""
     terms = holes["terms"]
     return np.where(terms > 0, np.ceil(depth / np.maximum(terms, 1)), 0)
 
@@ -37,7 +37,7 @@ def lanes_for(columns: int, bits: int, target: CpuTarget) -> int:
     return full
 
 
-def hints_per_step(prefetch: Array, tiles: Array, row_bytes: Array) -> Array:
-    """Lines that a tile asks for in a step of its innermost loop (see `tile.next_panel`)."""
+def prefetches_per_step(prefetch: Array, tiles: Array, row_bytes: Array) -> Array:
+    """Lines that a tile asks for in a step of its innermost loop (`register_tile.next_panel`)."""
     lines = np.ceil(row_bytes / LINE_BYTES)
     return prefetch * np.where(tiles < lines, lines, 1)

@@ -9,9 +9,9 @@ from typing import Any
 from whet.core.dtypes import bool_, i64
 from whet.core.types import TensorType
 from whet.frontend.onnx.convert import is_dynamic
+from whet.frontend.onnx.interrupts import Deferred
 from whet.frontend.onnx.mapping import Context, Converted, NeedsValue
-from whet.frontend.onnx.sequence import stack
-from whet.frontend.onnx.signals import Deferred
+from whet.frontend.onnx.nodes.sequence import stack
 from whet.frontend.onnx.tracing import depends_on
 from whet.graph.body import close_body, fresh_inputs
 from whet.graph.graph import Constant, Input, Value

@@ -14,7 +14,6 @@ from whet.ops.arithmetic import Abs, Add, Exp, Log, Mul, Sqrt, Sub
 from whet.ops.cumulative import CumProd, CumSum
 from whet.ops.logic import IsInf, Where
 from whet.ops.movement import Reshape
-from whet.ops.precision import converted, scalar, widened
 from whet.ops.reduce import (
     ArgMax,
     ArgMin,
@@ -25,6 +24,7 @@ from whet.ops.reduce import (
     ReduceSum,
     reduced_shape,
 )
+from whet.ops.shared.precision import converted, scalar, widened
 
 Axes = tuple[int, ...]
 AXES_BECAME_INPUT = {"ReduceSum": 13}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whet.frontend.onnx.mapping import Context, maps
-from whet.frontend.onnx.window import explicit_pads, per_axis, read_window
+from whet.frontend.onnx.nodes.window import explicit_pads, per_axis, read_window
 from whet.graph.graph import Value
 from whet.ops.fill import Pad
 from whet.ops.grid_sample import GridSample, Mode
@@ -14,7 +14,7 @@ from whet.ops.movement import Reshape, Transpose
 from whet.ops.pool import AvgPool, LpPool, MaxPool, MaxPoolIndex, MaxUnpool
 from whet.ops.reduce import ReduceMax, ReduceMean
 from whet.ops.roi import MaxRoiPool, RoiAlign
-from whet.ops.window import Window
+from whet.ops.shared.window import Window
 
 
 def _window(c: Context) -> tuple[Window, bool]:

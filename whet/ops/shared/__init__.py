@@ -1,0 +1,1 @@
+"""Geometry, formulas and index arithmetic that operators of several families share."""
