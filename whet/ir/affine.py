@@ -163,8 +163,11 @@ def substitute(e: Expr, values: Replacements) -> Expr:
 
 
 def rebuild(e: Expr, children: Iterable[Expr]) -> Expr:
-    """The same kind of node over other children."""
-    match e, tuple(children):
+    """The same kind of node over other children; the node itself over its own."""
+    found = tuple(children)
+    if found == e.children():
+        return e
+    match e, found:
         case Binary(op=op), (left, right):
             return binary(op, left, right)
         case Call(name=name), args:
