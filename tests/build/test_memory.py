@@ -21,7 +21,7 @@ from whet.ir.interpreter import run
 from whet.ir.program import Loop, Stmt, Store
 from whet.ops.conv import Conv
 from whet.tasks.layout import strides_of
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 
 
 def storage(size: int, border: int = 0) -> Storage:

@@ -27,7 +27,7 @@ from whet.ops.movement import Slice, Split, Transpose
 from whet.ops.pool import MaxPool
 from whet.ops.select import TopK
 from whet.ops.softmax import Softmax
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 
 
 def leading(b: GraphBuilder, v: Value, rows: int) -> Value:

@@ -23,7 +23,8 @@ from whet.ops.arithmetic import Round
 from whet.runtime.results import Results
 from whet.schedule.program import access
 from whet.tasks.layout import strides_of
-from whet.tasks.placement import Place, Storage, _Placer
+from whet.tasks.placement import _Placer
+from whet.tasks.places import Place, Storage
 from whet.tasks.structure import structure_of, transposition_of
 
 

@@ -14,7 +14,7 @@ from whet.build.slots import Slot, join_constants
 from whet.core.caching import FileCache
 from whet.core.types import Array
 from whet.ir.tensor import Compute
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 from whet.tasks.steps import ControlStep, LoopStep, Plan, Step
 
 

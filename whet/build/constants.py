@@ -11,7 +11,7 @@ from whet.core.types import Array
 from whet.graph.graph import Constant
 from whet.ir.tensor import Compute, Tensor, describe, stages
 from whet.schedule.program.kernel import prepare_constant
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 from whet.tasks.steps import Step
 
 

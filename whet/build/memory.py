@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from whet.core.alignment import round_up
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 
 ENOUGH = 1.1
 """An arena of this many times the largest live set is small enough: below it, borders keep memory

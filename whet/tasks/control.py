@@ -19,7 +19,7 @@ from whet.ops.shared.control import Control
 from whet.tasks.bodies import BodyGraph, body_graphs
 from whet.tasks.flow import Address, Choose, Flow, Piece, Repeat, State, While
 from whet.tasks.layout import strides_of
-from whet.tasks.placement import Place, Placement, Storage
+from whet.tasks.places import Place, Placement, Storage
 from whet.tasks.steps import AnyStep, ControlStep, Plan, Step
 
 MakePlan = Callable[[Graph], Plan]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from whet.ir.program import Buffer
 from whet.ir.tensor import Tensor
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 from whet.tasks.price import Price
 from whet.tasks.steps import AnyStep, Step
 from whet.tasks.task import Task

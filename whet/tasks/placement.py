@@ -8,93 +8,17 @@ where they belong.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import pairwise
 
-import numpy as np
-
-from whet.core.dtypes import DType
-from whet.core.errors import OperatorError
-from whet.core.types import Array, Shape
 from whet.graph.graph import Constant, Node, Result, Value
-from whet.ir.affine import affine
-from whet.ir.expr import Binary, Const, Expr, Read, Select
-from whet.ir.program import Buffer
+from whet.ir.expr import Read
 from whet.ir.tensor import Placeholder
 from whet.tasks.borders import Geometry
 from whet.tasks.dag import Dag
 from whet.tasks.layout import Layouts, strides_of
-from whet.tasks.structure import Structure, structure_of, transposition_of
+from whet.tasks.places import Place, Placement, Storage
+from whet.tasks.stride_views import joined_parts, view
+from whet.tasks.structure import structure_of, transposition_of
 from whet.tasks.task import Border
-
-
-@dataclass(eq=False)
-class Storage:
-    """A piece of memory: part of the arena, a constant, or an array of the caller's."""
-
-    kind: str
-    """arena, constant, input or output"""
-    size: int
-    dtype: DType
-    value: Value
-    geometry: Geometry | None = None
-    """What its zero border looks like, if it has one."""
-
-    def __post_init__(self) -> None:
-        there = self.value.tensor_type.size
-        if self.kind in ("input", "output") and self.size > there:
-            raise AssertionError(f"{self.size} elements do not lie in {self.kind} of {there}")
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    def demand(self, buffer: Buffer, border: Border | None = None) -> None:
-        """Raise an error unless all elements of the buffer and its border lie in this memory."""
-        if 0 in buffer.shape:
-            return
-        around = border or ((0, 0),) * len(buffer.shape)
-        steps = list(zip(buffer.shape, around, buffer.element_strides))
-        ends = [(-low * s, (d - 1 + high) * s) for d, (low, high), s in steps]
-        first = buffer.offset + sum(min(*pair, 0) for pair in ends)
-        last = buffer.offset + sum(max(*pair, 0) for pair in ends)
-        if first < 0 or last >= self.size or buffer.dtype.itemsize != self.dtype.itemsize:
-            raise AssertionError(
-                f"{buffer.dtype} elements {first} to {last} of '{buffer.name}' do not lie in "
-                f"{self.kind} memory of {self.size} {self.dtype} elements"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Place:
-    """A value's elements: element (i, j, ...) is at offset + i * strides[0] + ... in storage."""
-
-    storage: Storage
-    strides: Shape
-    offset: int
-    border: Border | None = None
-
-    def every(self, starts: Shape, steps: Shape) -> Place:
-        """The place of the elements at starts + i * steps."""
-        if not any(starts) and all(s == 1 for s in steps):
-            return self
-        strides = tuple(s * step for s, step in zip(self.strides, steps))
-        offset = self.offset + sum(s * start for s, start in zip(self.strides, starts))
-        return Place(self.storage, strides, offset)
-
-
-@dataclass(eq=False)
-class Placement:
-    """The places of all values, the nodes that are mere views, and copies at the edges.
-
-    `arriving` gives the caller's memory of inputs that are brought into another layout first;
-    `leaving` the caller's memory of outputs that are computed elsewhere, by output number.
-    """
-
-    places: dict[Value, Place] = field(default_factory=dict)
-    views: dict[Node, bool] = field(default_factory=dict)
-    arriving: dict[Value, Place] = field(default_factory=dict)
-    leaving: dict[int, Place] = field(default_factory=dict)
 
 
 def place_values(
@@ -205,7 +129,7 @@ class _Placer:
         position = next(n for n, p in enumerate(s.inputs) if p in read)
         source = node.inputs[position]
         place = self.result.places.get(source) or self.place(source)
-        found = [_view(node, position, place, v) for v in node.results]
+        found = [view(node, position, place, v) for v in node.results]
         views = [f for f in found if f is not None]
         if len(views) < len(found):
             return False
@@ -271,92 +195,3 @@ def _union(a: Border | None, b: Border) -> Border:
     if a is None:
         return b
     return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
-
-
-def _view(node: Node, position: int, place: Place, result: Value) -> Place | None:
-    """The result as strides over the memory of the input, or None if it is none.
-
-    The operator itself is run on an array that holds each element's address: what comes out
-    is a view exactly when addresses grow linearly along every axis.
-    """
-    types = [v.tensor_type for v in node.inputs]
-    addresses = _addresses(types[position].shape, place)
-    arrays = tuple(
-        addresses if n == position else np.zeros(t.shape, t.dtype.numpy)
-        for n, t in enumerate(types)
-    )
-    assert isinstance(result, Result)
-    try:
-        moved = node.op.run_reference(arrays)[result.index]
-    except OperatorError:  # it cannot move integers
-        return None
-    if moved.size == 0 or moved.dtype != np.int64:  # empty, or read as another type
-        return None
-    return strides_over(moved, place)
-
-
-def _addresses(shape: Shape, place: Place) -> Array:
-    total = np.full((1,) * len(shape), place.offset, np.int64)
-    for axis, (extent, stride) in enumerate(zip(shape, place.strides)):
-        steps = np.arange(extent, dtype=np.int64) * stride
-        total = total + steps.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
-    return np.broadcast_to(total, shape)
-
-
-def strides_over(moved: Array, place: Place) -> Place | None:
-    """The place whose addresses these are, if they are linear in the position."""
-    origin = int(moved[(0,) * moved.ndim])
-    strides = []
-    expected: Array = np.full((1,) * moved.ndim, origin, np.int64)
-    for axis, extent in enumerate(moved.shape):
-        at = tuple(1 if n == axis else 0 for n in range(moved.ndim))
-        stride = int(moved[at]) - origin if extent > 1 else 0
-        strides.append(stride)
-        steps = np.arange(extent, dtype=np.int64) * stride
-        expected = expected + steps.reshape((-1,) + (1,) * (moved.ndim - 1 - axis))
-    if not np.array_equal(moved, np.broadcast_to(expected, moved.shape)):
-        return None
-    return Place(place.storage, tuple(strides), origin)
-
-
-def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
-    """Axis and starts when the operator puts its inputs one after the other.
-
-    select(j < 3, x0[i, j], select(j < 5, x1[i, j - 3], x2[i, j - 5]))   ->   1, [0, 3, 5]
-    """
-    if len(s.computes) != 1 or len(s.inputs) < 2:
-        return None
-    stage = s.computes[0]
-    leaves: dict[object, int] = {}
-    axes: set[int] = set()
-
-    def walk(e: Expr) -> bool:
-        if isinstance(e, Select):
-            c = e.condition
-            ok = isinstance(c, Binary) and c.op == "lt" and isinstance(c.right, Const)
-            if not ok or not isinstance(c, Binary) or c.left not in stage.axes:
-                return False
-            axes.add(stage.axes.index(c.left))
-            return walk(e.then) and walk(e.other)
-        if not isinstance(e, Read) or e.tensor in leaves or len(e.indices) != len(stage.axes):
-            return False
-        start = 0
-        for number, (index, axis) in enumerate(zip(e.indices, stage.axes)):
-            form = affine(index)
-            if form.terms != ((axis, 1),) and axis.extent > 1:
-                return False
-            if form.constant:
-                axes.add(number)
-                start = -form.constant
-        leaves[e.tensor] = start
-        return True
-
-    if not walk(stage.body) or len(axes) != 1 or set(leaves) != set(s.inputs):
-        return None
-    (axis,) = axes
-    starts = [leaves[p] for p in s.inputs]
-    ends = [start + p.shape[axis] for start, p in zip(starts, s.inputs)]
-    order = sorted(range(len(starts)), key=lambda n: starts[n])
-    covered = all(ends[a] == starts[b] for a, b in pairwise(order))
-    whole = starts[order[0]] == 0 and ends[order[-1]] == stage.shape[axis]
-    return (axis, starts) if covered and whole else None

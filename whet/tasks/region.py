@@ -17,7 +17,8 @@ from whet.core.collecting import without_collection
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
 from whet.tasks.layout import choose_layouts
-from whet.tasks.placement import Place, place_values
+from whet.tasks.placement import place_values
+from whet.tasks.places import Place
 from whet.tasks.price import ORIGINS, Estimate, Price
 from whet.tasks.segment_plan import grouped_steps
 from whet.tasks.steps import AnyStep, Plan, Step, inner_steps

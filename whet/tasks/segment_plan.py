@@ -13,10 +13,12 @@ from whet.ops.shared.control import Control
 from whet.tasks.control import control_steps
 from whet.tasks.dag import Dag
 from whet.tasks.group_stages import KNOWN, group_parts, row_axes
-from whet.tasks.groups import Group, partition, reduces
+from whet.tasks.groups import Group, reduces
 from whet.tasks.layout import choose_layouts
 from whet.tasks.loops import bound_program
-from whet.tasks.placement import Place, Placement, Storage, place_values
+from whet.tasks.partition import partition
+from whet.tasks.placement import place_values
+from whet.tasks.places import Place, Placement, Storage
 from whet.tasks.price import Price
 from whet.tasks.steps import AnyStep, LoopStep, Plan, Step
 from whet.tasks.task import Border, Task

@@ -6,7 +6,7 @@ from whet.ir.affine import rebuild
 from whet.ir.expr import Expr, Read
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, producers, stages
-from whet.tasks.placement import Storage
+from whet.tasks.places import Storage
 from whet.tasks.steps import Step
 from whet.tasks.task import Task
 

@@ -11,7 +11,7 @@ from whet.ir.program import Program
 from whet.ir.tensor import Tensor
 from whet.tasks.flow import Flow, Repeat
 from whet.tasks.loops import program_key
-from whet.tasks.placement import Placement, Storage
+from whet.tasks.places import Placement, Storage
 from whet.tasks.task import Task
 
 
