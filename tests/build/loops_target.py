@@ -100,6 +100,9 @@ class LoopsPrice:
         found = draft(task, self.target, 1)
         return None if found is None else Estimate(found.nanoseconds / 1e9, "analytic", 0.0)
 
+    def joins(self, kinds: tuple[str, ...]) -> bool:
+        return False
+
     def between(self, nbytes: int) -> float:
         return 0.0
 

@@ -194,6 +194,9 @@ class Cheap:
     def __call__(self, task: Task) -> Estimate:
         return Estimate(1.0, "analytic", 0.0)
 
+    def joins(self, kinds: tuple[str, ...]) -> bool:
+        return True
+
     def between(self, nbytes: int) -> float:
         return 0.0
 

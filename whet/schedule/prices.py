@@ -16,6 +16,7 @@ from whet.schedule.cost.arrival import leaves_last_cache, weights_in_last_cache
 from whet.schedule.cost.rates import rates_of
 from whet.schedule.default import draft
 from whet.schedule.program.kernel import Kernel
+from whet.schedule.space.registry import allowed_sketches
 from whet.schedule.space.sketch import Choice
 from whet.tasks.price import Estimate, Evidence, cheaper_together, no_evidence
 from whet.tasks.task import Task
@@ -76,6 +77,9 @@ class AnalyticPrice:
         if self.weight_bytes is None or leaves_last_cache(self.weight_bytes, self.target):
             return None
         return weights_in_last_cache(self.target)
+
+    def joins(self, kinds: tuple[str, ...]) -> bool:
+        return any(kinds in made.chains() for made in allowed_sketches(self.target, self.numerics))
 
     def between(self, nbytes: int) -> float:
         """Seconds to write values that the next kernel reads from beyond the second cache.

@@ -46,6 +46,10 @@ class Price(Protocol):
     def __call__(self, task: Task) -> Estimate | None:
         """The kernel of a task alone, which finds its inputs nearby; None if no sketch fits."""
 
+    def joins(self, kinds: tuple[str, ...]) -> bool:
+        """Whether some sketch computes groups of these kinds, one after the other, as one: asked
+        before a task is made of them.  `product` sums products, `rows` goes along rows."""
+
     def between(self, nbytes: int) -> float:
         """Seconds of values of that size, from one kernel to the next."""
 

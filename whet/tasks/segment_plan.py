@@ -52,6 +52,9 @@ def grouped_steps(
     others: list[Step] = []
 
     def keep_rows(chain: Sequence[Group]) -> bool:
+        kinds = tuple("product" if group.heavy else "rows" for group in chain)
+        if "product" in kinds and not price.joins(kinds):
+            return False
         pair = _rows_kept(graph, placement, chain)
         if pair is None:
             return False

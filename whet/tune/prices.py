@@ -60,6 +60,9 @@ class RecordedPrice:
             self.found[task.key] = self._find(task)
         return self.found[task.key]
 
+    def joins(self, kinds: tuple[str, ...]) -> bool:
+        return self.analytic.joins(kinds)
+
     def between(self, nbytes: int) -> float:
         return self.analytic.between(nbytes)
 

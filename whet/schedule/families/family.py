@@ -29,6 +29,11 @@ class Family(Sketch[F, CpuTarget]):
     build: Callable[[F, Any, str], Kernel]
     loops: Callable[[F, CpuTarget, int, Population], tuple[Statement, ...]]
     numeric: Numeric = "exact"
+    kept: frozenset[tuple[str, ...]] = frozenset()
+    """The groups between which it keeps rows."""
+
+    def chains(self) -> frozenset[tuple[str, ...]]:
+        return self.kept
 
     def fits(self, task: Task) -> F | None:
         return self.find(task)

@@ -63,6 +63,10 @@ class Sketch(Protocol[F, T]):
     is_open: ClassVar[bool] = False
     """Whether `space` is a sample: every combination of its values that is `legal` counts."""
 
+    def chains(self) -> frozenset[tuple[str, ...]]:
+        """The kinds of groups, `product` or `rows`, that it computes one after the other."""
+        return frozenset()
+
     def fits(self, task: Task) -> F | None:
         """The structure that the sketch works on, or None."""
 

@@ -16,4 +16,5 @@ ATTENTION = Family(
     attention_costs,
     lower_attention,
     attention_nests,
+    kept=frozenset({("product", "rows"), ("product", "rows", "product")}),
 )
