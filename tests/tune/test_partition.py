@@ -11,6 +11,7 @@ import pytest
 from tests.build.comparing import NO_CACHE, TARGET
 from whet.api.tuning import weighted_tasks
 from whet.build.native import build
+from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
 from whet.core.types import TensorType
@@ -115,3 +116,12 @@ def test_measured_times_decide_and_travel_with_the_model(tmp_path: Path, faster:
         stored = schedules.used(w.task for w in tasks if not w.alternative)
     elsewhere = Schedules(TARGET, 1, "real", None, stored)
     assert elsewhere.faster(one.task, parts) is faster
+
+
+def test_listing_tasks_generates_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("code was generated")
+
+    monkeypatch.setattr(LlvmGenerator, "source", refuse)
+    monkeypatch.setattr("whet.codegen.llvm.emit.emit_program", refuse)
+    assert weighted_tasks([rows_of_a_product()], TARGET, 1, "real")

@@ -9,6 +9,7 @@ large, and in a network that does not fit the caches they come from memory at ev
 from __future__ import annotations
 
 import math
+from functools import lru_cache, partial
 from itertools import product
 
 import numpy as np
@@ -51,15 +52,13 @@ def winograd_holes(w: Winograd, target: CpuTarget, threads: int) -> dict[str, Ar
             continue
         rows, points = _rows(w, m), w.points(m)
         most = min(_tiles(w, m) if w.shifts else rows, 16)
+        fits_block = partial(_fits_block, w, points, target)
         for mr, nv in product(range(1, most + 1), range(1, 7)):
             if mr * nv + nv + 1 > target.vector_registers or nv * lanes > w.columns:
                 continue
             panels = w.groups * -(-w.columns // (nv * lanes))
             for block in (0, mr, 2 * mr, 4 * mr):
-                sizes = [plane(block * n, w.reduce.dtype) for n in (w.all_channels, w.all_columns)]
-                scratch = [points * n * w.reduce.dtype.itemsize for n in sizes]
-                fits = sum(scratch) <= target.l2_bytes and max(scratch) <= SCRATCH_LIMIT_BYTES
-                if block and (block >= rows or w.shifts or not fits):
+                if block and (block >= rows or w.shifts or not fits_block(block)):
                     continue
                 chunks = {panels} if block else {panels, -(-panels // (4 * threads)), 1}
                 # A panel that a single tile uses streams in by itself.
@@ -70,6 +69,14 @@ def winograd_holes(w: Winograd, target: CpuTarget, threads: int) -> dict[str, Ar
                 ]
     names = ("m", "mr", "nv", "lanes", "block", "panels_per_chunk", "prefetch", "terms")
     return population(names, found)
+
+
+@lru_cache(maxsize=256)
+def _fits_block(w: Winograd, points: int, target: CpuTarget, block: int) -> bool:
+    """Whether the transformed tiles and results of a block stay near."""
+    sizes = [plane(block * n, w.reduce.dtype) for n in (w.all_channels, w.all_columns)]
+    scratch = [points * n * w.reduce.dtype.itemsize for n in sizes]
+    return sum(scratch) <= target.l2_bytes and max(scratch) <= SCRATCH_LIMIT_BYTES
 
 
 def _tiles(w: Winograd, m: int) -> int:
