@@ -229,6 +229,15 @@ def test_an_input_that_is_also_added(monkeypatch: pytest.MonkeyPatch) -> None:
     check(graph)
 
 
+def test_a_result_that_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy of an output does not take its place: both are written."""
+    monkeypatch.setattr(AnalyticPrice, "prefers", Cheap.prefers)
+    x = make_input("x", TensorType((1, 3, 9), f32))
+    fold = REGISTRY["col2im"]((8, 4), (3, 1), (2, 2), (0, 1, 0, 0), (1, 1))
+    (y,) = apply(fold, x)
+    check(Graph((x,), (y, y), ("y", "again")))
+
+
 @pytest.mark.parametrize("order", [(2, 3, 1, 0), (1, 0, 2, 3), (0, 1, 3, 2)])
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_views_between_a_step_and_its_conversions(

@@ -21,8 +21,9 @@ def join_edges(steps: Sequence[AnyStep], price: Price) -> list[AnyStep]:
     """The steps with conversions joined to the one step that reads or writes what they convert."""
     uses = Counter(storage for step in steps for storage in _storages(step))
     copies = [s for s in steps if isinstance(s, Step) and not s.nodes]
-    arriving = {_target(s): s for s in copies if uses[_target(s)] == 2}
-    leaving = {_source(s): s for s in copies if uses[_source(s)] == 2}
+    # What the caller has asked for as it is stays, also where it is copied to another output.
+    arriving = {_target(s): s for s in copies if _is_between(_target(s), uses)}
+    leaving = {_source(s): s for s in copies if _is_between(_source(s), uses)}
     gone: set[AnyStep] = set()
     joined: dict[AnyStep, Step] = {}
     for step in steps:
@@ -40,6 +41,11 @@ def join_edges(steps: Sequence[AnyStep], price: Price) -> list[AnyStep]:
             joined[step] = made
             gone |= {first, last}
     return [joined.get(step, step) for step in steps if step not in gone]
+
+
+def _is_between(storage: Storage, uses: Mapping[Storage, int]) -> bool:
+    """Whether memory of the model's own is used by a copy and one other step."""
+    return storage.kind == "arena" and uses[storage] == 2
 
 
 def _fits_between(first: Step, step: Step, last: Step) -> bool:
