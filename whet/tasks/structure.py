@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,6 +14,9 @@ from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.ops.base import Op
 from whet.tasks.guards import is_guard
 from whet.tasks.phases import split_phases
+
+KNOWN = 4096
+"""Structures that are remembered, with what was found out about them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,7 @@ def structure_of(node: Node) -> Structure | None:
     return _structure(node.op, tuple(v.tensor_type for v in node.inputs))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KNOWN)
 def _structure(op: Op, types: tuple[TensorType, ...]) -> Structure | None:
     if op.compute is None:
         return None
@@ -87,6 +91,7 @@ def _structure(op: Op, types: tuple[TensorType, ...]) -> Structure | None:
     return Structure(inputs, op.compute_tensors(inputs))
 
 
+@lru_cache(maxsize=KNOWN)
 def transposition_of(s: Structure) -> tuple[int, ...] | None:
     """For every axis of the result the axis of the input that it is, if it is nothing else."""
     if len(s.computes) != 1 or len(s.inputs) != 1:
@@ -110,6 +115,7 @@ def _only_read(e: Expr) -> Read | None:
     return reads[0] if len(reads) == 1 else None
 
 
+@lru_cache(maxsize=KNOWN)
 def vector_axis_of_contraction(
     s: Structure, constants: frozenset[Tensor]
 ) -> tuple[int, Read, int] | None:
@@ -151,6 +157,7 @@ def vector_axis_of_contraction(
     return number, other, max(inner)[1] if inner else len(other.indices) - 1
 
 
+@lru_cache(maxsize=KNOWN)
 def has_dense_window(s: Structure) -> bool:
     """True for a sum of products over a window in which all channels mix: a convolution."""
     found = s.contraction
@@ -162,7 +169,8 @@ def has_dense_window(s: Structure) -> bool:
     )
 
 
-def axes_without_gaps(s: Structure) -> dict[Tensor, int]:
+@lru_cache(maxsize=KNOWN)
+def axes_without_gaps(s: Structure) -> Mapping[Tensor, int]:
     """Contiguous axes for a stage whose phases leave gaps along its last axis.
 
     Lanes must then run along the longest axis that is not split (for a depthwise transposed
@@ -217,6 +225,7 @@ def _alone(index: Expr) -> Axis | None:
     return reduced[0] if alone else None
 
 
+@lru_cache(maxsize=KNOWN)
 def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...] | None:
     """The distance by which reads leave the input where zero is meant, per axis; None if never."""
     needed = [(0, 0)] * tensor.rank
@@ -239,6 +248,7 @@ def zero_border(s: Structure, tensor: Placeholder) -> tuple[tuple[int, int], ...
     return tuple(needed) if any(low or high for low, high in needed) else None
 
 
+@lru_cache(maxsize=KNOWN)
 def reads_in_place(s: Structure, position: int) -> bool:
     """True when the input is read only at the position that is being computed."""
     tensor = s.inputs[position]

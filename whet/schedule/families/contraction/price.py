@@ -45,25 +45,26 @@ HOLES = ("mr", "nv", "lanes", "tiles_per_block", "panels_per_chunk", "pack_b", "
 
 def direct_costs(c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]) -> Array:
     """The costs of a contraction together with the arrival of its weights."""
-    costs = contraction_costs(c, target, threads, holes)
+    costs, panels = _costs_and_panels(c, target, threads, holes)
     nbytes = c.batch * c.depth * c.columns * c.reduce.dtype.itemsize
-    if not c.b_is_constant:
-        return costs
-    return with_weights(
-        costs, nbytes, target, threads, contraction_panels(c, target, threads, holes)
-    )
+    return with_weights(costs, nbytes, target, threads, panels) if c.b_is_constant else costs
 
 
 def contraction_costs(
     c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]
 ) -> Array:
     """Estimated nanoseconds for every row of the holes."""
+    return _costs_and_panels(c, target, threads, holes)[0]
+
+
+def _costs_and_panels(
+    c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]
+) -> tuple[Array, Panels]:
+    """The costs, and the way of the tiles through panels, which they depend on."""
     mr, nv, lanes = holes["mr"], holes["nv"], holes["lanes"]
     tpb, ppc = holes["tiles_per_block"], holes["panels_per_chunk"]
     bits, size = c.reduce.dtype.bits, c.reduce.dtype.itemsize
     width = nv * lanes
-    tiles, panels = -(-c.rows // mr), -(-c.columns // width)
-    blocks = -(-tiles // tpb)
     rates = rates_of(target)
     passes = rates.passes(lanes, bits)
     hints = prefetches_per_step(holes.get("prefetch", 0 * mr), tpb, width * size)
@@ -89,12 +90,15 @@ def contraction_costs(
     steps = share.steps
     busy = share.rounds * tpb * ppc * tile
     if not c.b_is_constant:
+        tiles, panels = -(-c.rows // mr), -(-c.columns // width)
+        blocks = -(-tiles // tpb)
         places = (panels, width * c.b.dtype.itemsize, tiles, blocks, holes["pack_b"])
         busy = busy + c.batch * arrival_cycles(c, *places, target, threads) / threads
-    ways = contraction_panels(c, target, threads, holes)
+    ways = Panels(tpb, holes.get("prefetch", 0 * mr) > 0, share.times,
+                  lines_in_flight(mr, nv, width * size, target))  # fmt: skip
     cycles = from_far(busy, share.far_bytes(target), ways, target, threads)
     handed = steps * STEP_NS / threads + fork_join_ns(steps, threads, target)
-    return cycles / rates.clock + handed
+    return cycles / rates.clock + handed, ways
 
 
 def contraction_share(c: Contraction, threads: int, holes: dict[str, Array]) -> Share:
@@ -107,17 +111,6 @@ def contraction_share(c: Contraction, threads: int, holes: dict[str, Array]) -> 
     chunk_bytes, block_bytes = ppc * c.depth * width * size, tpb * row_elements(c) * mr * size
     steps = c.batch * blocks * chunks
     return Share(steps, chunks, chunk_bytes, block_bytes, ppc, c.b_is_constant, threads)
-
-
-def contraction_panels(
-    c: Contraction, target: CpuTarget, threads: int, holes: dict[str, Array]
-) -> Panels:
-    """The way of a contraction's tiles through its panels."""
-    mr, nv, tpb = holes["mr"], holes["nv"], holes["tiles_per_block"]
-    prefetched = holes.get("prefetch", 0 * mr) > 0
-    row_bytes = nv * holes["lanes"] * c.reduce.dtype.itemsize
-    times = contraction_share(c, threads, holes).times
-    return Panels(tpb, prefetched, times, lines_in_flight(mr, nv, row_bytes, target))
 
 
 def contraction_holes(c: Contraction, target: CpuTarget, threads: int) -> dict[str, Array]:
