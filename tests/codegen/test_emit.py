@@ -14,8 +14,7 @@ from tests.codegen.running import run_native
 from tests.targets import HOST
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.module import Module
-from whet.core.dtypes import DType, bf16, f16, f32, f64, i32, i64
-from whet.core.errors import NoCodeError
+from whet.core.dtypes import DType, bf16, bool_, f16, f32, f64, i32, i64
 from whet.core.types import Array
 from whet.ir.expr import Axis, Expr, Reduce, Var, as_expr, call, cast, const, reinterpret, select
 from whet.ir.interpreter import run
@@ -120,10 +119,17 @@ def test_lanes_that_count_by_conditions_around_conditions(step: int, first: int)
         np.testing.assert_array_equal(got, expected)
 
 
-def test_lanes_that_count_are_neighbours() -> None:
-    apart = Loop(i, as_expr(16), (If(i < 4, (Store(y, (i * 3,), x[0]),)),), "vector")
-    with pytest.raises(NoCodeError, match="not neighbours"):
-        run_native(Program("kernel", (x,), (y,), (apart,)), [X])
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("at", [i, i * 3, as_expr(11) - i * 2], ids=str)
+@pytest.mark.parametrize("dtype", [f32, bool_, f16, i64], ids=str)
+def test_some_lanes_are_stored(dtype: DType, at: Expr, checked: bool) -> None:
+    """Neighbours or not, of every kind of element; memory ends behind the last one."""
+    out = Buffer("out", (12,), dtype)
+    zero = Loop(i, as_expr(12), (Store(out, (i,), const(0, dtype)),), "vector")
+    some = Loop(i, as_expr(16), (If(i < 4, (Store(out, (at,), cast(x[i], dtype)),)),), "vector")
+    program = Program("kernel", (x,), (out,), (zero, some))
+    (got,) = run_native(program, [X], checked=checked)
+    np.testing.assert_array_equal(got, run(program, (X,))[0])
 
 
 def test_else_is_decided_before_then_runs() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whet.codegen.llvm.bindings import Bindings
+from whet.codegen.llvm.conversion import convert
 from whet.codegen.llvm.function import FunctionWriter
 from whet.codegen.llvm.memory import MemoryWriter
 from whet.codegen.llvm.operand import Operand, literal, llvm_type
 from whet.codegen.llvm.storage import Storage
 from whet.codegen.llvm.support import require_code
-from whet.core.dtypes import bool_
+from whet.core.dtypes import bool_, u8
 from whet.ir.affine import Affine, substitute
 from whet.ir.expr import Binary, Const, Expr, Read, as_expr, const, select
 from whet.ir.program import Buffer
@@ -109,18 +110,23 @@ class MaskWriter(MemoryWriter):
         run: range,
     ) -> None:
         """A store that takes place in some lanes only, those where the condition holds."""
-        require_code(buffer.scope == "memory" and buffer.dtype is not bool_,
+        require_code(buffer.scope == "memory" and self.are_indices(indices),
                      f"some lanes of {buffer.type} in {buffer.scope}")  # fmt: skip
-        step, rest = self.per_lane(self.bindings.address(buffer, indices))
-        require_code(rest is not None and step == 1 and self.are_indices(indices),
-                     f"some lanes of '{buffer.name}' that are not neighbours")  # fmt: skip
-        assert rest is not None
         stored = self.f.splat(self.evaluate(self.only_where(condition, value)), self.lanes)
         if self.limits is not None:
             for lane in run:
                 self.check(buffer, self.in_lane(indices, lane))
+        step, rest = self.per_lane(self.bindings.address(buffer, indices))
+        if rest is None or step != 1:
+            forms = self.address_per_lane(buffer, indices)
+            for lane in run:
+                self.store_at(buffer, forms[lane], self.f.extract(stored, lane))
+            self.forget(buffer)
+            return
+        if stored.dtype is bool_:  # a byte each in memory
+            stored = convert(self.f, stored, u8)
         pointer = self.pointer(buffer, rest, self.here)
-        name = f"llvm.masked.store.{self.f.type_suffix(buffer.dtype, self.lanes)}.p0"
+        name = f"llvm.masked.store.{self.f.type_suffix(stored.dtype, self.lanes)}.p0"
         mask = self.mask(run)
         self.f.module.declare(name, "void", stored.type, "ptr", "i32", mask.type)
         size = buffer.dtype.itemsize
