@@ -219,9 +219,9 @@ class _Source:
         self.model = model
         self.path = Path(model).absolute() if isinstance(model, (str, os.PathLike)) else None
         self.stamp = self._stamp()
-        check(self.path is None or not is_artifact(self.path), "WH2001",
-              f"'{model}' is an artifact, not a model", hint="whet.load reads artifacts",
-              kind=UsageError)  # fmt: skip
+        if self.path is not None and is_artifact(self.path):
+            fail("WH2001", f"'{model}' is an artifact, not a model",
+                 hint="whet.load reads artifacts", kind=UsageError)  # fmt: skip
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
