@@ -110,13 +110,18 @@ def covered(addresses: Array, width: Array | int) -> Array:
     return np.minimum(apart, width[..., None]).sum(axis=-1) + width
 
 
+def step_along(form: Affine, axis: Axis) -> int:
+    """Elements between addresses at neighbouring positions; very many where it depends on data or
+    on quotients, so that every position counts."""
+    moved = any(axis in free_symbols(a) for a, _ in form.terms if a is not axis)
+    return 1 << 40 if moved else abs(form.coefficient(axis))
+
+
 def addresses(form: Affine, extents: dict[Axis, int]) -> Array:
     """The addresses that a form takes over the given extents of some axes, sorted."""
     positions: Array = np.zeros(1, np.int64)
     for axis, extent in extents.items():
-        step = abs(form.coefficient(axis))
-        if any(axis in free_symbols(a) for a, _ in form.terms if a is not axis):
-            step = 1 << 40  # anything may happen: count every position
+        step = step_along(form, axis)
         if step and extent > 1:
             span = step * np.arange(extent)
             if step > positions[-1]:  # each position starts a piece of its own

@@ -33,6 +33,7 @@ from whet.schedule.cost.work import (
     operations,
     reads,
     shared_out,
+    step_along,
     streamed_cycles,
     traffic_cycles,
 )
@@ -208,10 +209,8 @@ class _Tally:
         form, nv, lanes = form_of(read), self.tiles.nv, self.tiles.lanes
         held = self.is_stored_to_fit(read) and not self.moves_within_step(form)
         again = ~self.kept if held else np.ones(len(nv), bool)
-        at = {
-            px: addresses(form, {**window, **_pixels(self.s, px)}) for px in self.tiles.sizes
-        }  # fmt: skip
-        places = again * self.tiles.by_pixels({px: len(found) for px, found in at.items()})
+        count, area = self.addresses(form, window)
+        places = again * count
         step = lane_step(read, self.s.vector)
         if step == 0:
             self.loads += places
@@ -219,9 +218,7 @@ class _Tally:
         size = read.dtype.itemsize
         if step == 1 or self.is_stored_to_fit(read):
             self.loads += places * nv * self.load_passes
-            for px, found in at.items():
-                rows = again & (self.tiles.px == px)
-                self.bytes[rows] += covered(found, self.tiles.width[rows]) * size
+            self.bytes += again * area * size
             return
         if step in (-2, -1, 2):
             # Two vectors that overlap or follow each other, and one shuffle.
@@ -240,6 +237,23 @@ class _Tally:
         gathered = lines * nv * lanes * self.target.line_bytes
         self.operations += places * nv * np.where(shuffled, 2, lanes * 2)
         self.bytes += np.where(shuffled, places * nv * lanes * size, gathered)
+
+    def addresses(self, form: Affine, window: dict[Axis, int]) -> tuple[Array, Array]:
+        """How many addresses each tile reads from, and the elements that its vectors cover."""
+        px, width = self.tiles.px, self.tiles.width
+        one = addresses(form, window)
+        step = 0 if self.s.pixels is None else step_along(form, self.s.pixels)
+        if step == 0:
+            return np.full(len(px), len(one)), covered(one, width)
+        if step > one[-1]:  # every pixel has a place of its own
+            inside = covered(one, width) - width
+            between = np.minimum(step - one[-1], width)
+            return px * len(one), px * inside + (px - 1) * between + width
+        count, area = np.zeros(len(px), np.int64), np.zeros(len(px), np.int64)
+        for n in self.tiles.sizes:
+            rows, found = px == n, addresses(form, {**window, **_pixels(self.s, n)})
+            count[rows], area[rows] = len(found), covered(found, width[rows])
+        return count, area
 
     def moves_within_step(self, form: Affine) -> bool:
         return self.s.pixels is not None and form.coefficient(self.s.pixels) != 0
