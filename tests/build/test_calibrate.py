@@ -22,7 +22,7 @@ from whet.codegen.llvm.probecode import CHAINS, STREAMS
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.constants import CONSTANTS
-from whet.core.cpu import PRESETS, CpuTarget, detect, host_target, named_target, with_measured
+from whet.core.cpu import PRESETS, CpuTarget, detect, named_target, with_measured
 from whet.core.dtypes import f32
 from whet.core.target import target_from_json
 from whet.ir.expr import call
@@ -238,8 +238,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[CpuTarget]:
 
 def test_a_machine_is_measured_once(measured: list[CpuTarget], cache: FileCache) -> None:
     notes: list[str] = []
-    first = calibrated_target(host_target(cache), cache, notes.append)
-    again = calibrated_target(host_target(cache), cache, notes.append)
+    first = calibrated_target(with_measured(detect(), cache), cache, notes.append)
+    again = calibrated_target(with_measured(detect(), cache), cache, notes.append)
     assert first == again
     assert first.key == HOST.key
     assert first.constant("cycles_per_ns") == 4.0
@@ -264,7 +264,7 @@ def test_a_calibration_that_lacks_a_constant_is_repeated(
     measured: list[CpuTarget], cache: FileCache
 ) -> None:
     calibration.remember(HOST.calibrated(cycles_per_ns=3.0), cache)
-    assert calibrated_target(host_target(cache), cache).constant("cycles_per_ns") == 4.0
+    assert calibrated_target(with_measured(detect(), cache), cache).constant("cycles_per_ns") == 4.0
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=list(PRESETS))
@@ -288,7 +288,7 @@ def test_this_machine_held_back_is_measured_apart(
     assert with_measured(named_target(name), cache) == found
     if target.key != HOST.key:
         assert notes == [f"measuring this machine as {target.cpu} once (a few seconds)"]
-        assert host_target(cache).constant("cycles_per_ns") == 1.0
+        assert with_measured(detect(), cache).constant("cycles_per_ns") == 1.0
 
 
 def test_nothing_is_measured_that_cannot_be_kept(measured: list[CpuTarget]) -> None:

@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,9 @@ RNG = np.random.default_rng(4)
 
 
 @pytest.fixture
-def loops() -> Iterator[LoopsTarget]:
-    """The target, while its backend and sketch are there."""
+def loops(configured: Callable[..., None]) -> Iterator[LoopsTarget]:
+    """The target, while its backend and sketch are there, and settings name no other."""
+    configured(TARGET=None)
     add_backend(LoopsBackend())
     add_sketch(Plain())
     yield LoopsTarget()

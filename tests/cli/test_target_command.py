@@ -15,7 +15,7 @@ from whet.cli import target as command
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, Config
 from whet.core.constants import CONSTANTS
-from whet.core.cpu import PRESETS, CpuTarget, detect, host_target
+from whet.core.cpu import PRESETS, CpuTarget, detect, with_measured
 
 Whet = Callable[..., Any]
 
@@ -59,7 +59,7 @@ def test_measuring_replaces_what_was_measured(
         done = whet("target", "cpu", "--measure")
         assert f"cycles_per_ns{clock:>20.4g}  measured" in done.stdout
         assert "note: measuring this machine once" in done.stderr
-        assert host_target(cache).constant("cycles_per_ns") == clock
+        assert with_measured(detect(), cache).constant("cycles_per_ns") == clock
     assert "measured" in whet("target", "cpu").stdout
 
 

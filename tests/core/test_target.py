@@ -19,7 +19,6 @@ from whet.core.cpu import (
     PRESETS,
     CpuTarget,
     detect,
-    host_target,
     named_target,
     remember,
     with_measured,
@@ -252,19 +251,19 @@ def test_what_is_no_description_is_refused(text: str) -> None:
 
 
 def test_measured_constants_are_remembered(cache: FileCache) -> None:
-    first = host_target(cache, HOST)
+    first = with_measured(detect(HOST), cache)
     assert first.calibration == {}
     remember(first.calibrated(peak_gflops=100.0), cache)
-    assert host_target(cache, HOST).calibration == {"peak_gflops": 100.0}
-    assert host_target(cache, dataclasses.replace(HOST, cores=3)).calibration == {}
+    assert with_measured(detect(HOST), cache).calibration == {"peak_gflops": 100.0}
+    assert with_measured(detect(dataclasses.replace(HOST, cores=3)), cache).calibration == {}
 
 
 def test_a_damaged_description_is_detected_anew(cache: FileCache) -> None:
-    target: CpuTarget = host_target(cache, HOST)
+    target: CpuTarget = with_measured(detect(HOST), cache)
     cache.put("target", target.key, b'{"from": "another version"}')
-    assert host_target(cache, HOST) == target
+    assert with_measured(detect(HOST), cache) == target
     (cache.config.dir / "target" / target.key).write_bytes(b"garbage")
-    assert host_target(cache, HOST) == target
+    assert with_measured(detect(HOST), cache) == target
 
 
 # --------------------------------------------------------------------------------------- by name

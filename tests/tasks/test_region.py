@@ -79,7 +79,7 @@ def test_a_region_is_the_kernels_around_its_nodes() -> None:
 
 
 def test_the_difference_of_a_rewrite_is_that_of_the_whole_plans() -> None:
-    """relu(x) + y instead of relu(x + y), in the middle of a network."""
+    """A function of a sum instead of the sum, in the middle of a network."""
     graph = blocks(5)
     asked = price()
     plan = plan_segment(graph, asked)

@@ -224,15 +224,6 @@ def _x86_vectors(features: frozenset[str]) -> tuple[int, int]:
     return (256, 16) if "avx2" in features else (128, 16)
 
 
-def host_target(cache: FileCache, host: Host | None = None) -> CpuTarget:
-    """This machine with the constants that were measured on it earlier, if any.
-
-    What the machine is gets detected anew, which is cheap and always right (affinity differs
-    from process to process).
-    """
-    return with_measured(detect(host), cache)
-
-
 def with_measured(found: CpuTarget, cache: FileCache) -> CpuTarget:
     """The target with the constants that the cache has for it; a stored description counts only
     if it is of the same machine."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from whet.core.errors import NoCodeError, fail
 from whet.core.target import Target
 from whet.ir.tensor import Compute, describe, stages
@@ -28,7 +26,11 @@ def draft(task: Task, target: Target, threads: int, numerics: Numeric = "real") 
 
 def default_choice(task: Task, target: Target, threads: int, numerics: Numeric = "real") -> Choice:
     """The draft of a task that must have one."""
-    found = draft(task, target, threads, numerics)
+    return drafted(task, draft(task, target, threads, numerics))
+
+
+def drafted(task: Task, found: Choice | None) -> Choice:
+    """The draft that was found; `NoCodeError` where there is none."""
     if found is None:
         fail("WH1303", f"no sketch fits {describe(*task.outputs)}", kind=NoCodeError)
     return found
@@ -39,10 +41,3 @@ def default_kernel(
 ) -> Kernel:
     """The kernel of the default choice."""
     return default_choice(task, target, threads, numerics).kernel(name)
-
-
-def default_schedule(
-    target: Target, threads: int, numerics: Numeric = "real"
-) -> Callable[[Task, str], Kernel]:
-    """The function from a task and a name to its default kernel."""
-    return lambda task, name: default_kernel(task, target, threads, name, numerics)

@@ -134,8 +134,8 @@ def filled_bytes(
     """Bytes that go into the second cache for every tile, when so many use a panel of weights which
     it does not hold all; those that were asked for go on to the first cache twice.
 
-    What comes from the last cache arrives as fast as it is read here, and is not counted again: a
-    product of one row and 1 MB of weights takes 12.5 us, not the 18 of both.
+    What comes from the last cache arrives as fast as it is read here, and is not counted again:
+    NasRNN, products of one row and 1 MB of weights, takes 2.1 ms and not the 3.1 of both.
     """
     if _is_near(target):
         return 0.0 * panel_bytes
