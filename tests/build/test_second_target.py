@@ -163,11 +163,9 @@ def test_a_backend_without_a_runner(loops: LoopsTarget, monkeypatch: pytest.Monk
         whet.tune_model(network(), target="loops", trials=1)
 
 
-def test_an_artifact_where_its_backend_is_missing(
-    loops: LoopsTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_artifact_where_its_backend_is_missing(loops: LoopsTarget, tmp_path: Path) -> None:
     whet.compile(network(), target="loops").save(tmp_path / "m.whet")
-    monkeypatch.delitem(BACKENDS.added, KIND)
+    del BACKENDS.added[KIND]
     with pytest.raises(WhetError, match=r"WH3002 .* target 'loops', which this version"):
         whet.load(tmp_path / "m.whet")
     assert whet.load(tmp_path / "m.whet", target="cpu").target == "cpu"
@@ -209,13 +207,11 @@ def test_a_name_that_is_taken() -> None:
     assert "others" not in BACKENDS
 
 
-def test_descriptions_say_their_kind_unless_they_are_of_cpus(
-    loops: LoopsTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_descriptions_say_their_kind_unless_they_are_of_cpus(loops: LoopsTarget) -> None:
     assert target_from_json(loops.to_json()) == loops
     assert json.loads(loops.to_json())["kind"] == KIND
     assert "kind" not in json.loads(CPU.to_json())
     assert target_from_json(CPU.to_json()) == CPU
-    monkeypatch.delitem(READERS, KIND)
+    del READERS[KIND]
     with pytest.raises(WhetError, match="WH1009 nothing describes targets of the kind 'loops'"):
         target_from_json(loops.to_json())
