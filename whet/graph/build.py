@@ -39,12 +39,16 @@ class GraphBuilder:
     def results(self, op: Op, *values: Value) -> tuple[Value, ...]:
         """All outputs of the operator, as a tuple."""
         made = apply(op, *values)
-        folded = fold_node(made[0].node) if made else None
+        folded = self.fold(made[0].node) if made else None
         if folded is not None:
             return folded
         if self.current_name is not None:
             self.names.setdefault(made[0].node, self.current_name)
         return made
+
+    def fold(self, node: Node) -> tuple[Value, ...] | None:
+        """The node's results as constants, or None if it stays a node."""
+        return fold_node(node)
 
     def constant(self, array: Array) -> Constant:
         return make_constant(np.asarray(array))

@@ -51,12 +51,24 @@ class Input(Value):
 class Constant(Value):
     """A known array.  The array is read-only from here on."""
 
-    __slots__ = ("_bucket", "_digest", "_finite", "array", "type")
+    __slots__ = ("_array", "_bucket", "_digest", "_finite", "type")
 
     def __init__(self, array: Array, bucket: _Bucket) -> None:
-        self.array, self.type, self._bucket = array, type_of(array), bucket
+        self.type: TensorType = type_of(array)
+        self._array: Array | None = array
+        self._bucket: _Bucket | None = bucket
         self._digest: str | None = None
         self._finite: bool | None = None
+
+    @property
+    def array(self) -> Array:
+        assert self._array is not None
+        return self._array
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the elements are there already: always, unless they are computed on demand."""
+        return self._array is not None
 
     @property
     def digest(self) -> str:
@@ -73,6 +85,40 @@ class Constant(Value):
             ends = (a.min(), a.max()) if self.type.dtype.is_float and a.size else ()
             self._finite = all(abs(float(x)) <= LARGE for x in ends)  # NaN is in both ends
         return self._finite
+
+
+class Computed(Constant):
+    """A constant that is an operator on constants; its elements are computed when asked for.
+
+        concat(w, v, axis=0)   ->   a constant of their joint type that holds no elements yet
+
+    A search over graphs makes thousands of merged weights and looks at the elements of few.
+    """
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int, type: TensorType) -> None:
+        self.node, self.index, self.type = node, index, type
+        self._array = self._bucket = None
+        self._digest = self._finite = None
+
+    @property
+    def array(self) -> Array:
+        if self._array is None:
+            given = tuple(v.array for v in self.node.inputs if isinstance(v, Constant))
+            array = np.asarray(self.node.op.run_reference(given)[self.index]).view()
+            array.flags.writeable = False
+            self._array = array
+        return self._array
+
+    @property
+    def is_finite(self) -> bool:
+        """As of any constant; while nothing is computed, what its inputs let expect.  A graph
+        that is compiled holds its elements, so that no kernel rests on this."""
+        if self._array is None:
+            given = (v for v in self.node.inputs if isinstance(v, Constant))
+            return all(v.is_finite for v in given)
+        return super().is_finite
 
 
 class _Bucket:
@@ -106,6 +152,7 @@ class Node:
 _inputs: WeakValueDictionary[tuple[str, TensorType], Input] = WeakValueDictionary()
 _buckets: WeakValueDictionary[tuple[TensorType, bytes], _Bucket] = WeakValueDictionary()
 _nodes: WeakValueDictionary[tuple[Op, tuple[int, ...]], Node] = WeakValueDictionary()
+_computed: WeakValueDictionary[tuple[Node, int], Computed] = WeakValueDictionary()
 
 
 def make_input(name: str, type: TensorType) -> Input:
@@ -158,6 +205,20 @@ def apply(op: Op, *inputs: Value) -> tuple[Result, ...]:
         node = Node(op, inputs, op.infer_types(tuple(v.tensor_type for v in inputs)))
         _nodes[key] = node
     return node.results
+
+
+def compute_later(op: Op, *inputs: Value) -> tuple[Value, ...]:
+    """The results of an operator on constants as constants whose elements are computed on demand;
+    equal expressions are one constant."""
+    made = apply(op, *inputs)
+    found = []
+    for result in made:
+        key = (result.node, result.index)
+        constant = _computed.get(key)
+        if constant is None:
+            constant = _computed[key] = Computed(result.node, result.index, result.tensor_type)
+        found.append(constant)
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)

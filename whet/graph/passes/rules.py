@@ -55,8 +55,8 @@ def producer(value: Value, name: str) -> Node | None:
 
 
 def is_filled_with(value: Value, number: float) -> bool:
-    """Whether the value is a constant whose elements all equal the number."""
-    if not isinstance(value, Constant) or not value.array.size:
+    """Whether the value is a constant whose elements are there and all equal the number."""
+    if not isinstance(value, Constant) or not value.is_made or not value.array.size:
         return False
     # Most constants are weights, which the first element rules out.
     return bool(value.array.flat[0] == number and np.all(value.array == number))

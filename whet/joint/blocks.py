@@ -1,0 +1,165 @@
+"""Long graphs cut at narrow tensors, and blocks that repeat.
+
+    layer -> layer -> ... -> layer -> head      ->   one block of each kind, with where it occurs
+
+TASO (SOSP'19, section 5) splits graphs so that few operators lie across the cuts; here a cut goes
+through values that one kernel leaves to another, where the fewest of them are alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whet.graph.graph import Constant, Graph, Node, Result, Value, readers
+from whet.joint.pricing import Whole
+from whet.superopt.apply.normal import NormalBuilder
+from whet.superopt.apply.rewrite import Part
+from whet.tasks.places import Place
+
+SMALLEST, LARGEST = 12, 60
+"""Nodes of a block."""
+
+
+def cut_blocks(whole: Whole, shift: int = 0) -> list[Part]:
+    """The blocks of a graph in order; with another shift the cuts are elsewhere."""
+    order = late_order(whole.graph)
+    live = _live(whole.graph, order)
+    users = readers(order)
+    needed = set(whole.graph.outputs)
+    blocks, start = [], 0
+    first = SMALLEST + shift
+    while start < len(order):
+        end = _best_cut(whole, live, start, start + first, len(order))
+        blocks.append(_block(order[start:end], users, needed))
+        start, first = end, SMALLEST
+    return [b for b in blocks if b.nodes]
+
+
+def late_order(graph: Graph) -> list[Node]:
+    """The nodes, each as late as its users allow: what is needed late is not alive before."""
+    level: dict[Node, int] = {}
+    for node in reversed(graph.nodes):
+        users = [u for v in node.results for u in graph.users.get(v, ())]
+        level[node] = 1 + max((level[u] for u in users), default=0)
+    return sorted(graph.nodes, key=lambda n: -level[n])
+
+
+def _live(graph: Graph, order: Sequence[Node]) -> list[set[Value]]:
+    """The values that are alive in front of each position and at the end."""
+    position = {node: n for n, node in enumerate(order)}
+    last = {
+        v: max((position[u] for u in graph.users.get(v, ())), default=position[node])
+        for node in order
+        for v in node.results
+    }
+    alive: set[Value] = set()
+    found = []
+    for n, node in enumerate(order):
+        found.append(set(alive))
+        alive |= {v for v in node.results if last[v] > n}
+        alive -= {v for v in node.inputs if isinstance(v, Result) and last[v] <= n}
+    return [*found, set()]
+
+
+def _best_cut(
+    whole: Whole, live: Sequence[set[Value]], start: int, first: int, end: int
+) -> int:
+    """The position behind the block that begins at `start`, where the fewest values are alive."""
+    if end - start <= LARGEST:
+        return end
+    choices = range(min(first, end), min(start + LARGEST, end) + 1)
+
+    def cost(n: int) -> tuple[int, int, int]:
+        alive = live[n]
+        return (sum(v not in whole.stored for v in alive), len(alive), n)
+
+    return min(choices, key=cost)
+
+
+def _block(
+    nodes: Sequence[Node], users: Mapping[Value, Sequence[Node]], needed: set[Value]
+) -> Part:
+    inside = set(nodes)
+    taken = dict.fromkeys(
+        v
+        for node in nodes
+        for v in node.inputs
+        if not isinstance(v, Constant) and not (isinstance(v, Result) and v.node in inside)
+    )
+    given = tuple(
+        v
+        for node in nodes
+        for v in node.results
+        if v in needed or any(u not in inside for u in users.get(v, ()))
+    )
+    return Part(tuple(taken), given)
+
+
+# ----------------------------------------------------------------------------------- repetition
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A part up to the names of what it reads: `key` is equal for parts that compute the same, in
+    the same places, of other inputs and constants; `leaves` are those, in order."""
+
+    key: Any
+    leaves: tuple[Value, ...]
+
+
+def form_of(part: Part, places: Mapping[Value, Place]) -> Form:
+    """The form of a part.  Constants of one element are told apart by their values."""
+    numbers: dict[Value, int] = {}
+    described: list[Any] = []
+
+    def leaf(v: Value) -> int:
+        if v not in numbers:
+            numbers[v] = len(numbers)
+            described.append(_leaf(v, places))
+            leaves.append(v)
+        return numbers[v]
+
+    leaves: list[Value] = []
+    wired: list[Any] = []
+    for v in part.inputs:
+        leaf(v)
+    results: dict[Value, tuple[str, int]] = {}
+    for node in part.nodes:
+        read = tuple(results[v] if v in results else ("leaf", leaf(v)) for v in node.inputs)
+        for v in node.results:
+            results[v] = ("made", len(results))
+        wired.append((node.op, read))
+    ends = tuple((results.get(v) or ("leaf", leaf(v)), _lies(v, places)) for v in part.outputs)
+    return Form((tuple(described), tuple(wired), ends), tuple(leaves))
+
+
+def _leaf(v: Value, places: Mapping[Value, Place]) -> Any:
+    if isinstance(v, Constant):
+        literal = v.array.tobytes() if v.is_made and v.tensor_type.size == 1 else None
+        return ("constant", v.type, literal)
+    return ("input", v.type, _lies(v, places))
+
+
+def _lies(v: Value, places: Mapping[Value, Place]) -> Any:
+    place = places.get(v)
+    return place and (place.storage.kind, place.strides, place.offset, place.border)
+
+
+def transplanted(made: Part, source: Form, target: Form) -> tuple[Value, ...]:
+    """The outputs of a part, over the leaves of another part of the same form."""
+    from whet.graph.graph import Computed
+
+    now: dict[Value, Value] = dict(zip(source.leaves, target.leaves, strict=True))
+    builder = NormalBuilder()
+
+    def constant(v: Value) -> Value:
+        if v in now or not isinstance(v, Computed):
+            return now.setdefault(v, v)
+        inputs = tuple(constant(i) for i in v.node.inputs)
+        now.update(zip([v], [builder.results(v.node.op, *inputs)[v.index]]))
+        return now[v]
+
+    for node in made.nodes:
+        inputs = tuple(constant(v) for v in node.inputs)
+        now.update(zip(node.results, builder.results(node.op, *inputs), strict=True))
+    return tuple(constant(v) for v in made.outputs)

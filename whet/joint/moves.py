@@ -1,0 +1,77 @@
+"""The steps of the search: rewrites of rules and of carried axes, one at a time or as far as they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from whet.joint.search import Step
+from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
+from whet.superopt.apply.match import Matcher
+from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
+
+MOST_STEPS = 500
+"""Rewrites in a row after which a chain of them ends."""
+
+
+class Moves:
+    """All steps from a graph to its neighbours."""
+
+    def __init__(self, matcher: Matcher | None) -> None:
+        self.matcher = matcher
+
+    def __call__(self, part: Part) -> Iterator[Step]:
+        hoisted = hoist_slices(part)
+        if hoisted is not None:
+            yield hoisted
+        for rewrite in self._rewrites(part):
+            try:
+                made = applied(part, [rewrite])
+            except CycleError:
+                continue
+            if all(a.type == b.type for a, b in zip(part.outputs, made.outputs)):
+                plain = settled((rewrite,), made)
+                yield plain
+                lifted = lift_epilogues(plain[1])
+                if lifted is not None:
+                    yield (*plain[0], *lifted[0]), lifted[1]
+
+    def _rewrites(self, part: Part) -> Iterator[Rewrite]:
+        yield from slice_rewrites(part)
+        yield from merge_rewrites(part)
+        yield from part_rewrites(part)
+        if self.matcher is not None:
+            yield from self.matcher.rewrites(part)
+
+
+def hoist_slices(part: Part) -> Step | None:
+    """Slices as early as they can be cut, as long as nothing else needs what they cut from."""
+    path: list[Rewrite] = []
+    for _ in range(MOST_STEPS):
+        rewrite = next(slice_rewrites(part, alone=True), None)
+        if rewrite is None:
+            break
+        path.append(rewrite)
+        part = applied(part, [rewrite])
+    return (tuple(path), part) if path else None
+
+
+def lift_epilogues(part: Part) -> Step | None:
+    """What is done to all parts of a value, done to the value: bias and activation join what was
+    put together."""
+    path: list[Rewrite] = []
+    for _ in range(MOST_STEPS):
+        rewrite = next(merge_rewrites(part, heavy=False), None)
+        if rewrite is None:
+            break
+        try:
+            part = applied(part, [rewrite])
+        except CycleError:
+            break
+        path.append(rewrite)
+    return (tuple(path), part) if path else None
+
+
+def settled(path: tuple[Rewrite, ...], part: Part) -> Step:
+    """The graph after the rewrites, with slices where they cost least."""
+    more = hoist_slices(part)
+    return (path, part) if more is None else ((*path, *more[0]), more[1])

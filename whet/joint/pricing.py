@@ -1,0 +1,111 @@
+"""What a graph, or a part of one, would take: planned as it would be compiled, kernel by kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from whet.core.collecting import without_collection
+from whet.graph.graph import Graph, Node, Value
+from whet.graph.passes.expand_composites import ExpandingBuilder
+from whet.superopt.apply.rewrite import Part
+from whet.tasks.dag import Region
+from whet.tasks.pieces import NativePiece
+from whet.tasks.places import Place
+from whet.tasks.plan import Holds, plan_graph
+from whet.tasks.price import Price
+from whet.tasks.region import plan_region
+from whet.tasks.split import split_stages
+from whet.tasks.steps import AnyStep, Step, inner_steps
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A graph with its plan: where its values lie, which of them leave kernels, what it takes."""
+
+    graph: Graph
+    places: Mapping[Value, Place]
+    stored: frozenset[Value]
+    """Values that one kernel writes and another reads."""
+    seconds: float
+
+
+def plan_whole(graph: Graph, price: Price, holds: Holds) -> Whole | None:
+    """The plan of a graph; None if parts of it are not native, or have no price."""
+    outputs, known = written_out(graph.nodes, graph.outputs)
+    expanded = Graph(graph.inputs, outputs, graph.output_names)
+    planned = plan_graph(expanded, price, holds)
+    if len(planned.pieces) != 1 or not isinstance(planned.pieces[0], NativePiece):
+        return None
+    (plan,) = planned.plans.values()
+    seconds = steps_price(plan.steps, price)
+    if not math.isfinite(seconds):
+        return None
+    written = {v for step in plan.steps for v in _written(step)}
+    places = plan.placement.places
+    now = {v: known.get(v, v) for node in graph.nodes for v in (*node.inputs, *node.results)}
+    return Whole(
+        graph,
+        {v: places[e] for v, e in now.items() if e in places},
+        frozenset(v for v, e in now.items() if e in written),
+        seconds,
+    )
+
+
+def _written(step: AnyStep) -> Sequence[Value]:
+    """The values of nodes that a step leaves in memory."""
+    if not isinstance(step, Step):
+        return [v for node in step.nodes for v in node.results]
+    inside = set(step.nodes)
+    kept = {step.storages[t] for t in step.task.outputs}
+    return [v for node in inside for v in node.results if any(s.value is v for s in kept)]
+
+
+def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Price) -> float:
+    """Seconds of a part whose inputs lie at these places, and whose outputs take the places of
+    those of the part that it replaces."""
+    outputs, _ = written_out(part.nodes, part.outputs)
+    pinned = {v: places[v] for v in part.inputs if v in places}
+    pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
+    with without_collection():
+        return steps_price(plan_region(Region(part.inputs, outputs), pinned, price), price)
+
+
+def written_out(
+    nodes: Sequence[Node], outputs: Sequence[Value]
+) -> tuple[tuple[Value, ...], dict[Value, Value]]:
+    """The outputs with composite operators written out, and what became of each value."""
+    builder = ExpandingBuilder()
+    now: dict[Value, Value] = {}
+    for node in nodes:
+        inputs = tuple(now.get(v, v) for v in node.inputs)
+        same = all(a is b for a, b in zip(inputs, node.inputs))
+        if same and not builder.expands(node.op):
+            continue
+        now.update(zip(node.results, builder.results(node.op, *inputs), strict=True))
+    return tuple(now.get(v, v) for v in outputs), now
+
+
+def steps_price(steps: Sequence[AnyStep], price: Price) -> float:
+    """The time of steps one after the other; infinite where no sketch fits.
+
+    A task that no sketch fits as a whole runs stage by stage.
+    """
+    total = 0.0
+    for step in steps:
+        for inner, times in inner_steps(step):
+            if not isinstance(inner, Step):
+                continue
+            found = price(inner.task)
+            if found is not None:
+                total += times * found.seconds
+                continue
+            parts = [price(p.task) for p in split_stages(inner)]
+            if len(parts) < 2:
+                return math.inf
+            for part in parts:
+                if part is None:
+                    return math.inf
+                total += times * part.seconds
+    return total

@@ -1,0 +1,226 @@
+"""The graph that a model is compiled from: the cheapest that proved rewrites lead to.
+
+    graph   ->   plan, price; operators of the whole graph put together, slices moved;
+                 blocks searched, each kind once; seams searched again   ->   cheaper graph
+
+Every accepted graph was planned and priced as a whole: a block that seemed cheaper by itself counts
+only if the model is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from whet.graph.graph import Computed, Constant, Graph, Value, make_constant
+from whet.graph.rewrite import rebuild
+from whet.joint.blocks import SMALLEST, Form, cut_blocks, form_of, transplanted
+from whet.joint.moves import Moves, hoist_slices, lift_epilogues
+from whet.joint.pricing import Whole, part_price, plan_whole
+from whet.joint.search import ALPHA, Budget, backtrack
+from whet.superopt.apply.axis_rules import merge_rewrites
+from whet.superopt.apply.match import Matcher
+from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
+from whet.tasks.plan import Holds
+from whet.tasks.price import Price
+
+WORTHWHILE = 0.005
+"""A graph is taken if it is cheaper by this share: less than that is noise of the prices."""
+STATES = 400
+"""States of one block in one pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """Rewrites that were taken together, with the price of the model before and after."""
+
+    rewrites: tuple[Rewrite, ...]
+    times: int
+    """How many blocks they were used in."""
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, eq=False)
+class Improved:
+    """The result of a search."""
+
+    graph: Graph
+    before: float
+    after: float
+    applied: tuple[Applied, ...]
+    states: int
+
+
+class Superoptimizer:
+    """One search on one graph."""
+
+    def __init__(
+        self,
+        price: Price,
+        holds: Holds,
+        matcher: Callable[[], Matcher | None],
+        seconds: float,
+        alpha: float = ALPHA,
+    ) -> None:
+        self.price, self.holds, self.alpha = price, holds, alpha
+        self.matcher = matcher
+        self.until = time.perf_counter() + seconds
+        self.states = 0
+        self.log: list[Applied] = []
+
+    @property
+    def left(self) -> float:
+        return self.until - time.perf_counter()
+
+    def run(self, graph: Graph) -> Improved | None:
+        """The best graph; None if the graph has no price."""
+        first = whole = plan_whole(graph, self.price, self.holds)
+        if first is None or whole is None:
+            return None
+        whole = self._whole_graph(whole)
+        moves = Moves(self.matcher())
+        searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None] = {}
+        for shift in (0, SMALLEST // 2, SMALLEST):
+            if self.left <= 0:
+                break
+            whole = self._blocks(whole, shift, moves, searched)
+        made = computed_now(whole.graph) if whole is not first else graph
+        return Improved(made, first.seconds, whole.seconds, tuple(self.log), self.states)
+
+    # ------------------------------------------------------------------------- the whole graph
+    def _whole_graph(self, whole: Whole) -> Whole:
+        """Slices moved to where they cost least, and operators put together that lie far apart."""
+        while self.left > 0:
+            better = self._better(whole, self._far_steps(whole))
+            if better is None:
+                return whole
+            whole = better
+        return whole
+
+    def _far_steps(self, whole: Whole) -> list[tuple[tuple[Rewrite, ...], Part]]:
+        part = Part(whole.graph.inputs, whole.graph.outputs)
+        found = []
+        hoisted = hoist_slices(part)
+        if hoisted is not None:
+            found.append(hoisted)
+        by_kind: dict[object, list[Rewrite]] = {}
+        for rewrite in merge_rewrites(part):
+            if _spread(part, rewrite):
+                kind = (rewrite.rule, tuple(v.type for v in rewrite.old))
+                by_kind.setdefault(kind, []).append(rewrite)
+        for rewrites in by_kind.values():
+            chosen = _disjoint(rewrites)
+            try:
+                made = applied(part, chosen)
+            except CycleError:
+                continue
+            found.append((tuple(chosen), made))
+            lifted = lift_epilogues(made)
+            if lifted is not None:
+                found.append(((*chosen, *lifted[0]), lifted[1]))
+        return found
+
+    def _better(
+        self, whole: Whole, steps: Sequence[tuple[tuple[Rewrite, ...], Part]]
+    ) -> Whole | None:
+        """The cheapest of the graphs, if it is cheaper than the present one."""
+        best: Whole | None = None
+        taken: tuple[Rewrite, ...] = ()
+        for rewrites, part in steps:
+            if self.left <= 0:
+                break
+            planned = self._planned(whole.graph, part.outputs)
+            if planned is not None and planned.seconds < (best or whole).seconds:
+                best, taken = planned, rewrites
+        if best is None or best.seconds > (1 - WORTHWHILE) * whole.seconds:
+            return None
+        self.log.append(Applied(taken, 1, whole.seconds, best.seconds))
+        return best
+
+    def _planned(self, graph: Graph, outputs: Sequence[Value]) -> Whole | None:
+        self.states += 1
+        made = Graph(graph.inputs, tuple(outputs), graph.output_names, graph.names)
+        return plan_whole(made, self.price, self.holds)
+
+    # ------------------------------------------------------------------------------- its blocks
+    def _blocks(
+        self,
+        whole: Whole,
+        shift: int,
+        moves: Moves,
+        searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None],
+    ) -> Whole:
+        blocks = cut_blocks(whole, shift)
+        forms = [form_of(block, whole.places) for block in blocks]
+        kinds = {form.key: n for n, form in reversed(list(enumerate(forms)))}
+        new = [n for key, n in kinds.items() if key not in searched]
+        for done, n in enumerate(sorted(new, key=lambda n: -len(blocks[n].nodes))):
+            if self.left <= 0:
+                break
+            share = self.left / (len(new) - done)
+            searched[forms[n].key] = self._search(whole, blocks[n], forms[n], moves, share)
+        for key in kinds:
+            found = searched.get(key)
+            if found is None:
+                continue
+            form, made, rewrites = found
+            same = [n for n, f in enumerate(forms) if f.key == key]
+            rebuilt = Part(whole.graph.inputs, whole.graph.outputs)
+            steps = [
+                Rewrite("block", "real", blocks[n].outputs, transplanted(made, form, forms[n]))
+                for n in same
+            ]
+            try:
+                outputs = applied(rebuilt, steps).outputs
+            except CycleError:
+                continue
+            planned = self._planned(whole.graph, outputs)
+            if planned is None or planned.seconds > (1 - WORTHWHILE) * whole.seconds:
+                continue
+            self.log.append(Applied(rewrites, len(same), whole.seconds, planned.seconds))
+            # Blocks behind this one have been rebuilt: they are cut out again in the next round.
+            return self._blocks(planned, shift, moves, searched) if self.left > 0 else planned
+        return whole
+
+    def _search(
+        self, whole: Whole, block: Part, form: Form, moves: Moves, seconds: float
+    ) -> tuple[Form, Part, tuple[Rewrite, ...]] | None:
+        price = lambda part: part_price(part, whole.places, block, self.price)
+        found = backtrack(block, moves, price, Budget(STATES, seconds), self.alpha)
+        self.states += found.states
+        if found.best is found.first:
+            return None
+        return form, found.best.part, found.best.path
+
+
+def _spread(part: Part, rewrite: Rewrite) -> bool:
+    """Whether the operators lie too far apart for one block."""
+    at = [part.position[v.node] for v in rewrite.old]  # type: ignore[attr-defined]
+    return max(at) - min(at) > SMALLEST
+
+
+def _disjoint(rewrites: Sequence[Rewrite]) -> list[Rewrite]:
+    """Rewrites none of which replaces what another does."""
+    taken: set[Value] = set()
+    chosen = []
+    for rewrite in rewrites:
+        if taken.isdisjoint(rewrite.old):
+            taken.update(rewrite.old)
+            chosen.append(rewrite)
+    return chosen
+
+
+def computed_now(graph: Graph) -> Graph:
+    """The graph with the elements of all its constants."""
+    known: dict[Value, Constant] = {}
+
+    def made(v: Value) -> Value:
+        if not isinstance(v, Computed):
+            return v
+        if v not in known:
+            known[v] = make_constant(v.array)
+        return known[v]
+
+    return rebuild(graph, lambda b, node, inputs: b.results(node.op, *map(made, inputs)))

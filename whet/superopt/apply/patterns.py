@@ -1,0 +1,113 @@
+"""Rules as patterns: one side is looked for, the other takes its place.
+
+A rule can be read in both directions; a direction is a pattern if what is looked for has all tensors
+of what replaces it.  Patterns are found by the operator of their first term and of its inputs, so
+that at a node only those are tried that may fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from whet.graph.attributes import Evaluator, compiled, read_expression
+from whet.graph.laws import read_law
+from whet.graph.terms import Apply, Number, Term, Variable, subterms, tensor_names
+from whet.ops.base import REGISTRY, Numeric
+from whet.superopt.rules.rule import Role, Rule
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """One direction of a rule."""
+
+    rule: Rule
+    source: tuple[Term, ...]
+    target: tuple[Term, ...]
+    backward: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule.name}, backward" if self.backward else self.rule.name
+
+    @property
+    def numeric(self) -> Numeric:
+        return self.rule.numeric
+
+    @cached_property
+    def roles(self) -> dict[str, tuple[int, Role]]:
+        """The rank and the role of every tensor variable."""
+        return {v.name: (v.rank, v.role) for v in self.rule.variables}
+
+    @cached_property
+    def conditions(self) -> tuple[Evaluator, ...]:
+        """Guards, and equations between extents that the proof took from types."""
+        given = (read_expression(text) for text in self.rule.given)
+        return tuple(compiled(e) for e in (*self.rule.guards, *given))
+
+
+class Patterns:
+    """All patterns, by the operators that they begin with."""
+
+    def __init__(self, rules: Iterable[Rule], numerics: Numeric = "real") -> None:
+        allowed = [r for r in rules if r.numeric == "exact" or numerics == "real"]
+        self.all = tuple(p for rule in allowed for p in directions(rule))
+        self._by_root: dict[str, list[tuple[frozenset[str], Pattern]]] = {}
+        for pattern in self.all:
+            root = pattern.source[0]
+            assert isinstance(root, Apply)
+            needed = frozenset(t.op for t in root.inputs if isinstance(t, Apply))
+            self._by_root.setdefault(root.op, []).append((needed, pattern))
+
+    def at(self, op: str, inputs: frozenset[str]) -> Iterator[Pattern]:
+        """Patterns that may fit a node of that operator whose inputs are made by these."""
+        for needed, pattern in self._by_root.get(op, ()):
+            if needed <= inputs:
+                yield pattern
+
+
+def directions(rule: Rule) -> Iterator[Pattern]:
+    """The directions in which a rule can be used on graphs."""
+    for source, target, backward in ((rule.left, rule.right, False), (rule.right, rule.left, True)):
+        known = {n for t in source for n in tensor_names(t)}
+        if not all(isinstance(t, Apply) for t in source) or _only_weights(rule, source):
+            continue
+        if {n for t in target for n in tensor_names(t)} <= known and _binds(source) >= known:
+            yield Pattern(rule, source, target, backward)
+
+
+def _binds(source: tuple[Term, ...]) -> set[str]:
+    """The tensors that stand in the terms themselves, not in attributes alone."""
+    return {t.name for s in source for t in subterms(s) if isinstance(t, Variable)}
+
+
+def _only_weights(rule: Rule, source: tuple[Term, ...]) -> bool:
+    """Whether the terms speak of constants alone, which are computed once and for all."""
+    weights = {v.name for v in rule.variables if v.role == "weight"}
+    return any(
+        all(n in weights for n in tensor_names(s)) for s in source if not isinstance(s, Number)
+    )
+
+
+@lru_cache(maxsize=1)
+def commutative() -> frozenset[str]:
+    """Operators of two inputs that may change places, by their laws."""
+    found = set()
+    for name, operator in REGISTRY.items():
+        laws = operator.axioms if isinstance(operator.axioms, tuple) else ()
+        for law in laws:
+            if law.when:
+                continue
+            left, right = read_law(law).left, read_law(law).right
+            if (
+                isinstance(left, Apply)
+                and isinstance(right, Apply)
+                and left.op == right.op == name
+                and len(left.inputs) == 2
+                and all(isinstance(t, Variable) for t in left.inputs)
+                and left.inputs == right.inputs[::-1]
+                and left.inputs[0] != left.inputs[1]
+            ):
+                found.add(name)
+    return frozenset(found)
