@@ -61,13 +61,19 @@ class Options:
     watch: Watch | None = None
 
     def optimize(self, graph: Graph) -> Graph:
-        """The graph after all passes, or as it is where a pass fails."""
+        """The graph after all passes and the search for a cheaper one, or as it is where that
+        fails."""
         passes = lambda: optimize(graph, numerics=self.numerics)
         made = attempt(passes, graph, self._described())
         if isinstance(made, Failure):
             self.warn(made.warning("simplify the model, which runs as it is"))
             return graph
-        return made
+        rewrite = lambda: self.engine.rewrite(made, self.threads, self.numerics)
+        better = attempt(rewrite, made, self._described())
+        if isinstance(better, Failure):
+            self.warn(better.warning("search for a cheaper graph, and compiles the one it has"))
+            return made
+        return better
 
     def prepare(self, graph: Graph, again: GetGraph) -> Executable:
         """The graph as something that runs; `again` gives the graph later on."""

@@ -40,6 +40,9 @@ class Engine(Protocol):
     def can_tune(self) -> bool:
         """Whether faster kernels can be searched for."""
 
+    def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
+        """The graph that is expected to run fastest among those that compute the same."""
+
     def prepare(
         self,
         graph: Graph,

@@ -35,6 +35,9 @@ class Interpreter:
     target: ClassVar[None] = None
     can_tune: ClassVar[bool] = False
 
+    def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
+        return graph
+
     def prepare(
         self,
         graph: Graph,

@@ -42,6 +42,14 @@ class Native:
     def can_tune(self) -> bool:
         return backend_of(self.target).can_tune
 
+    def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
+        seconds = process_config().rewrite_seconds
+        if not seconds:
+            return graph
+        from whet.joint.kept import cheaper_graph  # loads the compiler: only when needed
+
+        return cheaper_graph(graph, self.target, threads, numerics, self.cache, seconds)[0]
+
     def prepare(
         self,
         graph: Graph,

@@ -108,6 +108,12 @@ class Config:
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )
+    rewrite_seconds: int = _knob(
+        2,
+        "the most time to search for a cheaper graph when a model is compiled for the first time; "
+        "0 compiles it as it is written",
+        low=0,
+    )
     calibrate: bool = _knob(
         True,
         "measure this machine at the first use, to choose kernels by; else assume a typical one",

@@ -12,7 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whet.graph.graph import Constant, Graph, Node, Result, Value, readers
+from whet.graph.graph import (
+    Computed,
+    Constant,
+    Graph,
+    Node,
+    Result,
+    Value,
+    apply,
+    make_input,
+    readers,
+)
 from whet.joint.pricing import Whole
 from whet.superopt.apply.normal import NormalBuilder
 from whet.superopt.apply.rewrite import Part
@@ -22,7 +32,20 @@ SMALLEST, LARGEST = 12, 60
 """Nodes of a block."""
 
 
-def cut_blocks(whole: Whole, shift: int = 0) -> list[Part]:
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A part of a graph over inputs of its own, so that no rewrite sees where they come from."""
+
+    part: Part
+    taken: tuple[Value, ...]
+    """The values of the graph behind the inputs."""
+    given: tuple[Value, ...]
+    """The values of the graph that the outputs are."""
+    places: Mapping[Value, Place]
+    """Where inputs and outputs lie."""
+
+
+def cut_blocks(whole: Whole, shift: int = 0) -> list[Block]:
     """The blocks of a graph in order; with another shift the cuts are elsewhere."""
     order = late_order(whole.graph)
     live = _live(whole.graph, order)
@@ -32,18 +55,15 @@ def cut_blocks(whole: Whole, shift: int = 0) -> list[Part]:
     first = SMALLEST + shift
     while start < len(order):
         end = _best_cut(whole, live, start, start + first, len(order))
-        blocks.append(_block(order[start:end], users, needed))
+        blocks.append(_block(order[start:end], users, needed, whole.places))
         start, first = end, SMALLEST
-    return [b for b in blocks if b.nodes]
+    return [b for b in blocks if b.part.nodes]
 
 
 def late_order(graph: Graph) -> list[Node]:
     """The nodes, each as late as its users allow: what is needed late is not alive before."""
-    level: dict[Node, int] = {}
-    for node in reversed(graph.nodes):
-        users = [u for v in node.results for u in graph.users.get(v, ())]
-        level[node] = 1 + max((level[u] for u in users), default=0)
-    return sorted(graph.nodes, key=lambda n: -level[n])
+    part = Part(graph.inputs, graph.outputs)
+    return sorted(part.nodes, key=lambda node: -part.levels[node])
 
 
 def _live(graph: Graph, order: Sequence[Node]) -> list[set[Value]]:
@@ -79,8 +99,11 @@ def _best_cut(
 
 
 def _block(
-    nodes: Sequence[Node], users: Mapping[Value, Sequence[Node]], needed: set[Value]
-) -> Part:
+    nodes: Sequence[Node],
+    users: Mapping[Value, Sequence[Node]],
+    needed: set[Value],
+    places: Mapping[Value, Place],
+) -> Block:
     inside = set(nodes)
     taken = dict.fromkeys(
         v
@@ -94,14 +117,21 @@ def _block(
         for v in node.results
         if v in needed or any(u not in inside for u in users.get(v, ()))
     )
-    return Part(tuple(taken), given)
+    now: dict[Value, Value] = {
+        v: make_input(f"taken {n}", v.tensor_type) for n, v in enumerate(taken)
+    }
+    inputs = tuple(now.values())
+    for node in nodes:
+        now.update(zip(node.results, apply(node.op, *(now.get(v, v) for v in node.inputs))))
+    lie = {now[v]: places[v] for v in (*taken, *given) if v in places}
+    return Block(Part(inputs, tuple(now[v] for v in given)), tuple(taken), given, lie)
 
 
 # ----------------------------------------------------------------------------------- repetition
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A part up to the names of what it reads: `key` is equal for parts that compute the same, in
-    the same places, of other inputs and constants; `leaves` are those, in order."""
+    """A part up to what it reads: `key` is equal for parts that compute the same, in the same
+    places, of other inputs and constants; `leaves` are those, in order."""
 
     key: Any
     leaves: tuple[Value, ...]
@@ -145,11 +175,11 @@ def _lies(v: Value, places: Mapping[Value, Place]) -> Any:
     return place and (place.storage.kind, place.strides, place.offset, place.border)
 
 
-def transplanted(made: Part, source: Form, target: Form) -> tuple[Value, ...]:
-    """The outputs of a part, over the leaves of another part of the same form."""
-    from whet.graph.graph import Computed
-
-    now: dict[Value, Value] = dict(zip(source.leaves, target.leaves, strict=True))
+def transplanted(made: Part, source: Form, target: Form, block: Block) -> tuple[Value, ...]:
+    """The outputs of a part, over what another block of the same form reads in the graph."""
+    behind = dict(zip(block.part.inputs, block.taken))
+    leaves = (behind.get(v, v) for v in target.leaves)
+    now: dict[Value, Value] = dict(zip(source.leaves, leaves, strict=True))
     builder = NormalBuilder()
 
     def constant(v: Value) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from whet.joint.search import Step
 from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
 from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
+from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
 
 MOST_STEPS = 500
 """Rewrites in a row after which a chain of them ends."""
@@ -31,7 +31,7 @@ class Moves:
             if all(a.type == b.type for a, b in zip(part.outputs, made.outputs)):
                 plain = settled((rewrite,), made)
                 yield plain
-                lifted = lift_epilogues(plain[1])
+                lifted = lift_epilogues(plain[1]) if len(rewrite.old) > 1 else None
                 if lifted is not None:
                     yield (*plain[0], *lifted[0]), lifted[1]
 
@@ -60,14 +60,16 @@ def lift_epilogues(part: Part) -> Step | None:
     put together."""
     path: list[Rewrite] = []
     for _ in range(MOST_STEPS):
-        rewrite = next(merge_rewrites(part, heavy=False), None)
-        if rewrite is None:
-            break
+        rewrites = disjoint(merge_rewrites(part, heavy=False))
         try:
-            part = applied(part, [rewrite])
+            part = applied(part, rewrites)
         except CycleError:
+            # Each makes none by itself, so one after the other can be taken.
+            rewrites = rewrites[:1]
+            part = applied(part, rewrites)
+        path += rewrites
+        if not rewrites:
             break
-        path.append(rewrite)
     return (tuple(path), part) if path else None
 
 

@@ -10,18 +10,18 @@ only if the model is.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whet.graph.graph import Computed, Constant, Graph, Value, make_constant
-from whet.graph.rewrite import rebuild
-from whet.joint.blocks import SMALLEST, Form, cut_blocks, form_of, transplanted
+from whet.graph.graph import Graph, Result, Value
+from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
 from whet.joint.moves import Moves, hoist_slices, lift_epilogues
 from whet.joint.pricing import Whole, part_price, plan_whole
 from whet.joint.search import ALPHA, Budget, backtrack
 from whet.superopt.apply.axis_rules import merge_rewrites
 from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
+from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
 from whet.tasks.plan import Holds
 from whet.tasks.price import Price
 
@@ -41,12 +41,18 @@ class Applied:
     before: float
     after: float
 
+    @property
+    def rules(self) -> dict[str, int]:
+        """How often each rule was used in one block."""
+        return dict(Counter(r.rule for r in self.rewrites))
+
 
 @dataclass(frozen=True, eq=False)
 class Improved:
-    """The result of a search."""
+    """The result of a search: what the outputs became, over the inputs and constants of the graph
+    and constants computed from them."""
 
-    graph: Graph
+    outputs: tuple[Value, ...]
     before: float
     after: float
     applied: tuple[Applied, ...]
@@ -74,10 +80,10 @@ class Superoptimizer:
     def left(self) -> float:
         return self.until - time.perf_counter()
 
-    def run(self, graph: Graph) -> Improved | None:
-        """The best graph; None if the graph has no price."""
+    def run(self, graph: Graph, least: float = 0.0) -> Improved | None:
+        """The best graph; None if the graph has no price, or one of less than `least` seconds."""
         first = whole = plan_whole(graph, self.price, self.holds)
-        if first is None or whole is None:
+        if first is None or whole is None or first.seconds < least:
             return None
         whole = self._whole_graph(whole)
         moves = Moves(self.matcher())
@@ -86,8 +92,7 @@ class Superoptimizer:
             if self.left <= 0:
                 break
             whole = self._blocks(whole, shift, moves, searched)
-        made = computed_now(whole.graph) if whole is not first else graph
-        return Improved(made, first.seconds, whole.seconds, tuple(self.log), self.states)
+        return Improved(whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states)
 
     # ------------------------------------------------------------------------- the whole graph
     def _whole_graph(self, whole: Whole) -> Whole:
@@ -111,7 +116,7 @@ class Superoptimizer:
                 kind = (rewrite.rule, tuple(v.type for v in rewrite.old))
                 by_kind.setdefault(kind, []).append(rewrite)
         for rewrites in by_kind.values():
-            chosen = _disjoint(rewrites)
+            chosen = disjoint(rewrites)
             try:
                 made = applied(part, chosen)
             except CycleError:
@@ -153,14 +158,14 @@ class Superoptimizer:
         searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None],
     ) -> Whole:
         blocks = cut_blocks(whole, shift)
-        forms = [form_of(block, whole.places) for block in blocks]
+        forms = [form_of(block.part, block.places) for block in blocks]
         kinds = {form.key: n for n, form in reversed(list(enumerate(forms)))}
         new = [n for key, n in kinds.items() if key not in searched]
-        for done, n in enumerate(sorted(new, key=lambda n: -len(blocks[n].nodes))):
+        for done, n in enumerate(sorted(new, key=lambda n: -len(blocks[n].part.nodes))):
             if self.left <= 0:
                 break
             share = self.left / (len(new) - done)
-            searched[forms[n].key] = self._search(whole, blocks[n], forms[n], moves, share)
+            searched[forms[n].key] = self._search(blocks[n], forms[n], moves, share)
         for key in kinds:
             found = searched.get(key)
             if found is None:
@@ -169,7 +174,9 @@ class Superoptimizer:
             same = [n for n, f in enumerate(forms) if f.key == key]
             rebuilt = Part(whole.graph.inputs, whole.graph.outputs)
             steps = [
-                Rewrite("block", "real", blocks[n].outputs, transplanted(made, form, forms[n]))
+                Rewrite(
+                    "block", "real", blocks[n].given, transplanted(made, form, forms[n], blocks[n])
+                )
                 for n in same
             ]
             try:
@@ -185,10 +192,10 @@ class Superoptimizer:
         return whole
 
     def _search(
-        self, whole: Whole, block: Part, form: Form, moves: Moves, seconds: float
+        self, block: Block, form: Form, moves: Moves, seconds: float
     ) -> tuple[Form, Part, tuple[Rewrite, ...]] | None:
-        price = lambda part: part_price(part, whole.places, block, self.price)
-        found = backtrack(block, moves, price, Budget(STATES, seconds), self.alpha)
+        price = lambda part: part_price(part, block.places, block.part, self.price)
+        found = backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)
         self.states += found.states
         if found.best is found.first:
             return None
@@ -197,30 +204,5 @@ class Superoptimizer:
 
 def _spread(part: Part, rewrite: Rewrite) -> bool:
     """Whether the operators lie too far apart for one block."""
-    at = [part.position[v.node] for v in rewrite.old]  # type: ignore[attr-defined]
+    at = [part.levels[v.node] for v in rewrite.old if isinstance(v, Result)]
     return max(at) - min(at) > SMALLEST
-
-
-def _disjoint(rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Rewrites none of which replaces what another does."""
-    taken: set[Value] = set()
-    chosen = []
-    for rewrite in rewrites:
-        if taken.isdisjoint(rewrite.old):
-            taken.update(rewrite.old)
-            chosen.append(rewrite)
-    return chosen
-
-
-def computed_now(graph: Graph) -> Graph:
-    """The graph with the elements of all its constants."""
-    known: dict[Value, Constant] = {}
-
-    def made(v: Value) -> Value:
-        if not isinstance(v, Computed):
-            return v
-        if v not in known:
-            known[v] = make_constant(v.array)
-        return known[v]
-
-    return rebuild(graph, lambda b, node, inputs: b.results(node.op, *map(made, inputs)))

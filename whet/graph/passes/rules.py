@@ -145,12 +145,13 @@ def _stop(kept: range) -> int | None:
 
 
 @rule("reshape", "expand", "slice", "pad", "tile", "max_pool", "avg_pool", "concat", "split",
-      "cast")  # fmt: skip
+      "cast", "enlarge", "regroup")  # fmt: skip
 def nothing_to_do(b: GraphBuilder, op: Any, inputs: Inputs) -> Value | None:
     """reshape(x: f32[2, 3], shape=[2, 3])  ->  x
 
     And likewise: expand to the same shape, slice of everything, pad by nothing, tile once,
-    pool with a window of one element, concat and split of one part, cast to the same type.
+    pool with a window of one element, concat and split of one part, cast to the same type, filters
+    enlarged to their own size or regrouped into as many groups.
     """
     if op.name == "concat" and len(inputs) > 1:
         return None

@@ -178,6 +178,7 @@ def merged(b: NormalBuilder, along: Carried, nodes: Sequence[Node]) -> Rewrite |
 def _families(part: Part, with_heavy: bool) -> Iterator[tuple[Carried, list[Node]]]:
     """Nodes that may be put together, by the axis along which they may."""
     found: dict[_Kind, list[Node]] = {}
+    levels = part.levels
     for node in part.nodes:
         if len(node.results) != 1 or node.op.host or not node.inputs:
             continue
@@ -193,7 +194,8 @@ def _families(part: Part, with_heavy: bool) -> Iterator[tuple[Carried, list[Node
         if heavy and not with_heavy:
             continue
         if kind.whole and heavy:
-            yield kind.along, members
+            # The first step of a recurrence is the farthest from its end.
+            yield kind.along, sorted(members, key=lambda n: -levels[n])
         else:
             for some in _side_by_side(part, kind.along, members):
                 yield kind.along, some
@@ -225,11 +227,11 @@ def _independent_groups(
     part: Part, members: list[Node], ancestors: Mapping[Node, int]
 ) -> Iterator[list[Node]]:
     """The largest group of which none needs another, and pairs where there are few."""
-    group: list[Node] = []
+    group: set[Node] = set()
     for node in sorted(members, key=part.position.__getitem__):
         bits = ancestors[node]
         if not any(bits >> part.position[other] & 1 for other in group):
-            group.append(node)
+            group.add(node)
     order = [node for node in members if node in group]
     if len(order) > 1:
         yield order

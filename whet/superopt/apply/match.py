@@ -20,7 +20,7 @@ from whet.core.types import Shape
 from whet.graph.attributes import Expression, ListOf, Literal, Name, compiled
 from whet.graph.graph import Computed, Constant, Node, Result, Value, make_constant
 from whet.graph.terms import Apply, Number, Term, Variable, attribute_names, subterms
-from whet.ops.base import Op
+from whet.ops.base import REGISTRY, Op
 from whet.ops.movement import Concat
 from whet.superopt.apply.normal import NormalBuilder, maker
 from whet.superopt.apply.patterns import Pattern, Patterns, commutative
@@ -60,15 +60,19 @@ class Matcher:
     def rewrites(self, part: Part) -> Iterator[Rewrite]:
         """The rewrites of the part, each admitted."""
         builder = NormalBuilder()
+        seen: set[tuple[tuple[Value, ...], tuple[Value, ...]]] = set()
         for node in part.nodes:
-            if len(node.results) == 0 or node.op.host:
+            if node.op.host:
                 continue
             for value in node.results:
                 if value not in part.users and value not in part.needed:
                     continue
                 for pattern, binding in self._matches(value):
                     for old, bound in _further(part, pattern, 1, (value,), binding):
-                        yield from _rewrites(builder, part, pattern, old, bound)
+                        for made in _rewrites(builder, part, pattern, old, bound):
+                            if (made.old, made.new) not in seen:
+                                seen.add((made.old, made.new))
+                                yield made
 
     def _matches(self, value: Result) -> list[tuple[Pattern, Binding]]:
         """Matches of the first term of every pattern at the value."""
@@ -307,19 +311,26 @@ def proposals(part: Part, pattern: Pattern, bound: Binding) -> Iterator[dict[str
 
 def _proposed(part: Part, pattern: Pattern, bound: Binding, name: str) -> list[Any]:
     if _is_list(pattern, name):
-        found: dict[Any, None] = {}
-        for node in part.nodes:
-            for v in node.inputs:
-                if isinstance(v, Constant) and v.tensor_type.rank >= 3:
-                    found[v.tensor_type.shape[2:]] = None
+        return _kernels_nearby(part, bound)[:MOST_PROPOSALS]
+    numbers = {v for v in bound.attributes.values() if type(v) is int and v > 1}
+    solved = {v for _, v in bound.open if type(v) is int and v > 1}
+    divisors = {d for n in numbers | solved for d in range(2, n + 1) if n % d == 0}
+    ones = {1} if solved else set()
+    return sorted(divisors | ones)[: 2 * MOST_PROPOSALS]
+
+
+def _kernels_nearby(part: Part, bound: Binding) -> list[Shape]:
+    """Extents of filters and windows that the bound activations meet beside this match."""
+    own = {v.tensor_type.shape[2:] for v in bound.tensors.values() if isinstance(v, Constant)}
+    found: set[Shape] = set()
+    for value in bound.tensors.values():
+        for node in part.users.get(value, ()):
+            filters = (v.tensor_type.shape[2:] for v in node.inputs if isinstance(v, Constant))
+            found.update(f for f in filters if len(f) > 1)
             kernel = getattr(node.op, "kernel", None)
             if isinstance(kernel, tuple):
-                found[kernel] = None
-        return sorted(found)[:MOST_PROPOSALS]
-    numbers = {v for v in bound.attributes.values() if type(v) is int and v > 1}
-    numbers |= {v for _, v in bound.open if type(v) is int and v > 1}
-    divisors = {d for n in numbers for d in range(2, n + 1) if n % d == 0}
-    return [1, *sorted(divisors)][: 2 * MOST_PROPOSALS] if numbers else []
+                found.add(kernel)
+    return sorted(found - own)
 
 
 def _is_list(pattern: Pattern, name: str) -> bool:
@@ -329,12 +340,6 @@ def _is_list(pattern: Pattern, name: str) -> bool:
             if isinstance(t, Apply):
                 for attribute, e in t.attributes:
                     if e == Name(name):
-                        declared = {f.name: f.type for f in fields(_class_of(t.op))}  # type: ignore[arg-type]
+                        declared = {f.name: f.type for f in fields(REGISTRY[t.op])}  # type: ignore[arg-type]
                         return "tuple" in str(declared[attribute])
     return False
-
-
-def _class_of(name: str) -> type[Op]:
-    from whet.ops.base import REGISTRY
-
-    return REGISTRY[name]

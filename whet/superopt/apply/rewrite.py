@@ -8,8 +8,9 @@ would change a type or make a cycle: no new value may need one that it helps to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from whet.graph.graph import Node, Result, Value, readers, topological
 from whet.ops.base import Numeric
@@ -47,6 +48,15 @@ class Part:
         object.__setattr__(self, "users", readers(nodes))
         object.__setattr__(self, "position", {node: n for n, node in enumerate(nodes)})
         object.__setattr__(self, "needed", frozenset(self.outputs))
+
+    @cached_property
+    def levels(self) -> Mapping[Node, int]:
+        """How many nodes lie on the longest way from each node to the end."""
+        found: dict[Node, int] = {}
+        for node in reversed(self.nodes):
+            users = (u for v in node.results for u in self.users.get(v, ()))
+            found[node] = 1 + max((found[u] for u in users), default=0)
+        return found
 
 
 def admit(part: Part, rewrite: Rewrite) -> bool:
@@ -104,6 +114,17 @@ def applied(
 
     rebuilt(part.outputs)
     return Part(part.inputs, tuple(now[v] for v in part.outputs))
+
+
+def disjoint(rewrites: Iterable[Rewrite]) -> list[Rewrite]:
+    """Those of the rewrites that replace nothing that one before them does."""
+    taken: set[Value] = set()
+    chosen = []
+    for rewrite in rewrites:
+        if taken.isdisjoint(rewrite.old):
+            taken.update(rewrite.old)
+            chosen.append(rewrite)
+    return chosen
 
 
 class CycleError(Exception):

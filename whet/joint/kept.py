@@ -1,0 +1,132 @@
+"""Searches whose results are kept: a model that was searched once is rewritten at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from whet.build.backend import backend_of
+from whet.build.keys import program_key
+from whet.core.caching import FileCache
+from whet.core.digest import digest_text
+from whet.core.errors import GraphError
+from whet.core.target import Target
+from whet.graph.graph import Graph
+from whet.joint.recipe import follow_recipe, form_digest, write_recipe
+from whet.joint.superoptimize import Superoptimizer
+from whet.ops.base import Numeric
+from whet.superopt.apply.match import Matcher
+from whet.superopt.apply.patterns import Patterns
+from whet.superopt.rules.files import shipped
+from whet.tasks.price import no_evidence
+
+KIND = "rewrites"
+"""The kind of entries in the cache."""
+WORTH_SEARCHING = 20e-6
+"""Graphs that are expected to take less seconds are left alone: the time of a call is more."""
+_SEARCHED: dict[str, Rewritten] = {}
+"""What this process has found: a graph that is made again is the same, also without a cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Rewrites that were taken together: which, in how many places, and the model's price before
+    and after, in seconds."""
+
+    rules: Mapping[str, int]
+    places: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The outcome of a search; `recipe` is None where the graph stays as it is."""
+
+    recipe: str | None
+    before: float
+    after: float
+    taken: tuple[Taken, ...]
+    states: int
+
+    def write(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def read(data: bytes) -> Rewritten:
+        """Raises: `ValueError`, `KeyError` or `TypeError` for what is none."""
+        found: dict[str, Any] = json.loads(data)
+        taken = tuple(Taken(**t) for t in found.pop("taken"))
+        return Rewritten(taken=taken, **found)
+
+
+UNCHANGED = Rewritten(None, 0.0, 0.0, (), 0)
+
+
+def cheaper_graph(
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    cache: FileCache,
+    seconds: float,
+) -> tuple[Graph, Rewritten]:
+    """The graph that is expected to be fastest, and how it was found.
+
+    What a search of at least that time has found before is used again.
+    """
+    if len(graph.nodes) < 2:
+        return graph, UNCHANGED
+    key = digest_text(form_digest(graph), target.to_json(), str(threads), numerics, str(seconds),
+                      program_key())  # fmt: skip
+    known = _SEARCHED.get(key) or _known(cache.get(KIND, key))
+    if known is None:
+        known = search(graph, target, threads, numerics, seconds)
+        cache.put(KIND, key, known.write())
+    _SEARCHED[key] = known
+    if known.recipe is None:
+        return graph, known
+    try:
+        return follow_recipe(known.recipe, graph), known
+    except GraphError:
+        return graph, UNCHANGED
+
+
+def _known(data: bytes | None) -> Rewritten | None:
+    try:
+        return None if data is None else Rewritten.read(data)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def search(
+    graph: Graph, target: Target, threads: int, numerics: Numeric, seconds: float
+) -> Rewritten:
+    """The outcome of one search."""
+    backend = backend_of(target)
+    price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
+    kind: Numeric = "real" if numerics == "real" else "exact"
+    search = Superoptimizer(price, backend.holds, lambda: shared_matcher(kind), seconds)
+    found = search.run(graph, WORTH_SEARCHING)
+    if found is None:
+        return UNCHANGED
+    changed = found.outputs is not graph.outputs
+    recipe = write_recipe(graph, found.outputs) if changed else None
+    taken = tuple(
+        Taken(a.rules, a.times, a.before, a.after) for a in found.applied if recipe is not None
+    )
+    return Rewritten(recipe, found.before, found.after, taken, found.states)
+
+
+@lru_cache(maxsize=2)
+def shared_patterns(numerics: Numeric) -> Patterns:
+    """The shipped rules as patterns, read once."""
+    return Patterns(shipped(), numerics)
+
+
+def shared_matcher(numerics: Numeric) -> Matcher:
+    """A matcher for one search: what it remembers of values ends with it."""
+    return Matcher(shared_patterns(numerics))
