@@ -84,7 +84,11 @@ def cheaper_graph(
                       program_key())  # fmt: skip
     known = _SEARCHED.get(key) or _known(cache.get(KIND, key))
     if known is None:
-        known = search(graph, target, threads, numerics, seconds)
+        _SEARCHED[key] = UNCHANGED  # should the search fail, it fails once
+        try:
+            known = search(graph, target, threads, numerics, seconds)
+        except MemoryError:  # whoever makes room for such values says so
+            return graph, UNCHANGED
         cache.put(KIND, key, known.write())
     _SEARCHED[key] = known
     if known.recipe is None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whet.graph.graph import Graph, Result, Value
+from whet.graph.graph import Constant, Graph, Result, Value
 from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
 from whet.joint.moves import Moves, hoist_slices, lift_epilogues
 from whet.joint.pricing import Whole, part_price, plan_whole
@@ -96,7 +96,7 @@ class Superoptimizer:
 
     # ------------------------------------------------------------------------- the whole graph
     def _whole_graph(self, whole: Whole) -> Whole:
-        """Slices moved to where they cost least, and operators put together that lie far apart."""
+        """Slices moved to where they cost least, and products of all steps of a recurrence."""
         while self.left > 0:
             better = self._better(whole, self._far_steps(whole))
             if better is None:
@@ -112,7 +112,7 @@ class Superoptimizer:
             found.append(hoisted)
         by_kind: dict[object, list[Rewrite]] = {}
         for rewrite in merge_rewrites(part):
-            if _spread(part, rewrite):
+            if _recurs(part, rewrite):
                 kind = (rewrite.rule, tuple(v.type for v in rewrite.old))
                 by_kind.setdefault(kind, []).append(rewrite)
         for rewrites in by_kind.values():
@@ -202,7 +202,12 @@ class Superoptimizer:
         return form, found.best.part, found.best.path
 
 
-def _spread(part: Part, rewrite: Rewrite) -> bool:
-    """Whether the operators lie too far apart for one block."""
-    at = [part.levels[v.node] for v in rewrite.old if isinstance(v, Result)]
+def _recurs(part: Part, rewrite: Rewrite) -> bool:
+    """Whether the operators use one weight at places that are too far apart for one block: the
+    steps of a recurrence."""
+    nodes = [v.node for v in rewrite.old if isinstance(v, Result)]
+    shared = set.intersection(*(set(node.inputs) for node in nodes))
+    if not any(isinstance(v, Constant) and v.tensor_type.size > 1 for v in shared):
+        return False
+    at = [part.levels[node] for node in nodes]
     return max(at) - min(at) > SMALLEST
