@@ -105,7 +105,7 @@ class Native:
             with known_records() as records:
                 if records is None or not records.has_records(self.target, threads):
                     return tuple(stored)
-                from whet.api.tuning import weighted_tasks
+                from whet.joint.tuning import weighted_tasks
                 from whet.tune.schedule import Schedules
 
                 found = Schedules(self.target, threads, numerics, records, stored)
@@ -123,7 +123,7 @@ class Native:
         seconds: float,
         watch: Watch | None = None,
     ) -> None:
-        from whet.api.tuning import tune_graphs
+        from whet.joint.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
         target = tuned_target(self)

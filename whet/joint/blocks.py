@@ -83,9 +83,7 @@ def _live(graph: Graph, order: Sequence[Node]) -> list[set[Value]]:
     return [*found, set()]
 
 
-def _best_cut(
-    whole: Whole, live: Sequence[set[Value]], start: int, first: int, end: int
-) -> int:
+def _best_cut(whole: Whole, live: Sequence[set[Value]], start: int, first: int, end: int) -> int:
     """The position behind the block that begins at `start`, where the fewest values are alive."""
     if end - start <= LARGEST:
         return end

@@ -92,7 +92,9 @@ class Superoptimizer:
             if self.left <= 0:
                 break
             whole = self._blocks(whole, shift, moves, searched)
-        return Improved(whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states)
+        return Improved(
+            whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states
+        )
 
     # ------------------------------------------------------------------------- the whole graph
     def _whole_graph(self, whole: Whole) -> Whole:

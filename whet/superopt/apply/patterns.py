@@ -1,8 +1,8 @@
 """Rules as patterns: one side is looked for, the other takes its place.
 
-A rule can be read in both directions; a direction is a pattern if what is looked for has all tensors
-of what replaces it.  Patterns are found by the operator of their first term and of its inputs, so
-that at a node only those are tried that may fit.
+A rule can be read in both directions; a direction is a pattern if what is looked for has all
+tensors of what replaces it.  Patterns are found by the operator of their first term and of its
+inputs, so that at a node only those are tried that may fit.
 """
 
 from __future__ import annotations

@@ -108,9 +108,8 @@ def applied(
             inputs = tuple(now[i] for i in v.node.inputs)
             same = all(a is c for a, c in zip(inputs, v.node.inputs))
             results = v.node.results if same else b.results(v.node.op, *inputs)
-            for old, new in zip(v.node.results, results, strict=True):
-                if old not in asked:
-                    now[old] = new
+            pairs = zip(v.node.results, results, strict=True)
+            now.update((old, new) for old, new in pairs if old not in asked)
 
     rebuilt(part.outputs)
     return Part(part.inputs, tuple(now[v] for v in part.outputs))
