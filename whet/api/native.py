@@ -123,11 +123,16 @@ class Native:
         seconds: float,
         watch: Watch | None = None,
     ) -> None:
+        from whet.joint.together import Setting, optimize_together
         from whet.joint.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
         target = tuned_target(self)
-        tune_graphs([graph], target, threads, Budget(seconds), numerics=numerics, watch=watch)
+        if process_config().rewrite_seconds:
+            setting = Setting(target, threads, numerics, self.cache)
+            optimize_together(graph, setting, seconds, watch)
+        else:
+            tune_graphs([graph], target, threads, Budget(seconds), numerics=numerics, watch=watch)
 
 
 @contextlib.contextmanager
