@@ -83,12 +83,6 @@ class Rule:
         return digest_text(*variables, "when", *self.when, "lhs", *self.lhs, "rhs", *self.rhs)
 
     @cached_property
-    def given(self) -> tuple[str, ...]:
-        from whet.superopt.verify.conditions import assumed
-
-        return assumed(self)
-
-    @cached_property
     def left(self) -> tuple[Term, ...]:
         return tuple(map(read_term, self.lhs))
 
