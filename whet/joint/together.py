@@ -4,7 +4,7 @@
     was measured  ->  search again  ->  ...  ->  the fastest, measured as a whole, is kept
 
 TASO prices operators once and for all; here a task that tuning has made cheaper may make another
-graph the best one.  Whatever is found is stored at once: a search that is interrupted loses nothing.
+graph the best one.  Whatever is found is stored at once: an interrupted search loses nothing.
 """
 
 from __future__ import annotations
