@@ -28,7 +28,7 @@ KIND = "rewrites"
 WORTH_SEARCHING = 20e-6
 """Graphs that are expected to take less seconds are left alone: the time of a call is more."""
 _SEARCHED: dict[str, Rewritten] = {}
-"""What this process has found: a graph that is made again is the same, also without a cache."""
+"""Outcomes of this process: a graph that is made again is the same, also without a cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,13 @@ class Applied:
 
     rewrites: tuple[Rewrite, ...]
     times: int
-    """How many blocks they were used in."""
+    """The number of blocks that they were used in."""
     before: float
     after: float
 
     @property
     def rules(self) -> dict[str, int]:
-        """How often each rule was used in one block."""
+        """The rules, each with the number of times that one block uses it."""
         return dict(Counter(r.rule for r in self.rewrites))
 
 
