@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whet.build.backend import backend_of
 from whet.build.keys import program_key
@@ -16,12 +16,12 @@ from whet.core.errors import GraphError
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.joint.recipe import follow_recipe, form_digest, write_recipe
-from whet.joint.superoptimize import Superoptimizer
 from whet.ops.base import Numeric
-from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.patterns import Patterns
-from whet.superopt.rules.files import shipped
-from whet.tasks.price import Price, no_evidence
+
+if TYPE_CHECKING:
+    from whet.superopt.apply.match import Matcher
+    from whet.superopt.apply.patterns import Patterns
+    from whet.tasks.price import Price
 
 KIND = "rewrites"
 """The kind of entries in the cache."""
@@ -140,6 +140,9 @@ def search(
     price: Price | None = None,
 ) -> Rewritten:
     """The outcome of one search, by analytic prices unless others are given."""
+    from whet.joint.superoptimize import Superoptimizer  # not needed where the cache knows
+    from whet.tasks.price import no_evidence
+
     backend = backend_of(target)
     if price is None:
         price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
@@ -159,9 +162,14 @@ def search(
 @lru_cache(maxsize=2)
 def shared_patterns(numerics: Numeric) -> Patterns:
     """The shipped rules as patterns, read once."""
+    from whet.superopt.apply.patterns import Patterns
+    from whet.superopt.rules.files import shipped
+
     return Patterns(shipped(), numerics)
 
 
 def shared_matcher(numerics: Numeric) -> Matcher:
     """A matcher for one search: what it remembers of values ends with it."""
+    from whet.superopt.apply.match import Matcher
+
     return Matcher(shared_patterns(numerics))
