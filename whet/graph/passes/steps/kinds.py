@@ -19,7 +19,7 @@ GROWTH = 4
 
 @dataclass(frozen=True)
 class Kinds:
-    """What can be computed outside the body of a scan."""
+    """Those values and nodes of a scan's body that can be computed outside it."""
 
     parts: ScanParts
     numerics: Numeric
