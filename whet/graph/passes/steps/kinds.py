@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from whet.graph.graph import Constant, Node, Result, Value
 from whet.graph.passes.steps.expressions import facts_of
 from whet.graph.passes.steps.lifting import Lifted, lift
-from whet.graph.passes.steps.scans import ScanParts, has_types, is_steady
+from whet.graph.passes.steps.scans import ScanParts, has_types
+from whet.graph.rewrite import is_steady
 from whet.ops.base import Numeric
 
 FREE_BYTES = 64 << 20

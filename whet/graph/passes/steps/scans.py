@@ -10,8 +10,6 @@ from whet.core.types import Shape, TensorType
 from whet.graph.body import body_between
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Node, Value
-from whet.graph.rewrite import bodies
-from whet.ops.base import Op
 from whet.ops.movement import Expand, Reshape, Slice, Transpose
 from whet.ops.scan import Scan
 
@@ -52,12 +50,6 @@ class Stack:
 
     value: Value
     backward: bool
-
-
-def is_steady(op: Op) -> bool:
-    """Whether the operator gives the same results whenever it runs, bodies included."""
-    inside = (n.op for graph in bodies(op).values() for n in graph.nodes)
-    return op.deterministic and all(map(is_steady, inside))
 
 
 def has_types(node: Node) -> bool:
