@@ -17,6 +17,7 @@ from tests.frontend.small_models import model, node, tensor
 from tests.graph.meaning import f, graph_of, random_arrays
 from whet.api.compare import Tolerance
 from whet.api.reduce.cutting import Case, Cutter
+from whet.api.reduce.extents import with_extent
 from whet.api.reduce.findings import Finding, Question
 from whet.api.reduce.judge import Judge
 from whet.api.reduce.models import Reduced, reduce_model
@@ -25,8 +26,9 @@ from whet.build.cpu.backend import CpuBackend
 from whet.core.errors import UsageError
 from whet.frontend.onnx import import_model
 from whet.graph.export import export_bytes
-from whet.graph.graph import Graph
+from whet.graph.graph import Graph, apply, make_constant, make_input
 from whet.graph.interpret import interpret
+from whet.ops import REGISTRY
 
 LAYERS = 6
 
@@ -85,6 +87,37 @@ def test_only_what_shows_it_is_left() -> None:
     case = smallest_case(cutter, shows, lambda c: seen.append(len(c.graph.nodes)))
     assert sorted(n.op.name for n in case.graph.nodes) == ["mul", "tanh"]
     assert seen == sorted(seen, reverse=True)
+
+
+def test_extents_become_small_where_that_keeps_the_problem() -> None:
+    """A product and a reshape whose attribute follows; rows must be three or more."""
+    graph = graph_of("reshape(relu(matmul(x, w)), shape=[16, 5, 6])", x=f(16, 64), w=f(64, 30))
+    cutter = Cutter(graph, random_arrays(graph))
+
+    def shows(case: Case) -> bool:
+        names = [n.op.name for n in case.graph.nodes]
+        return names == ["matmul", "relu", "reshape"] and case.arrays["x"].shape[0] > 2
+
+    case = smallest_case(cutter, shows, lambda c: None)
+    assert [v.tensor_type.shape for v in case.graph.inputs] == [(4, 1), (1, 30)]
+    assert case.graph.outputs[0].tensor_type.shape == (4, 5, 6)
+    assert {n: a.shape for n, a in case.arrays.items()} == {"x": (4, 1), "w": (1, 30)}
+    same = smallest_case(cutter, shows, lambda c: None, extents=False)
+    assert same.arrays["x"].shape == (16, 64)
+
+
+def test_constants_are_cut_too_and_what_fits_nowhere_stays() -> None:
+    weights = np.arange(64 * 8, dtype=np.float32).reshape(64, 8)
+    x = make_input("x", f(4, 64))
+    outputs = apply(REGISTRY["matmul"](), x, make_constant(weights))
+    graph = Graph((x,), outputs, ("y",))
+    case = Case(graph, {"x": np.ones((4, 64), np.float32)})
+    cut = with_extent(case, 64, 2)
+    assert cut is not None
+    (constant,) = cut.graph.constants
+    np.testing.assert_array_equal(constant.array, weights[:2])
+    split = graph_of("split(x, axis=1, sizes=[5, 3])", x=f(2, 8))
+    assert with_extent(Case(split, {"x": np.ones((2, 8), np.float32)}), 8, 1) is None
 
 
 # --------------------------------------------------------------------------------------- trials
@@ -174,6 +207,7 @@ def test_a_planted_fault_is_reduced_to_its_node(
     assert (found.before.kind, found.after.kind) == (kind, kind)
     assert text in found.after.text
     assert not found.values_matter
+    assert found.case.graph.inputs[0].tensor_type.size <= 2
     assert found.nodes_before == 36
     sizes = [len(r.case.graph.nodes) for r in seen]
     assert sizes == sorted(sizes, reverse=True)

@@ -114,12 +114,12 @@ def test_an_interrupt_keeps_the_smallest_part(
 ) -> None:
     search = models.smallest_case
 
-    def interrupted(cutter: Any, shows: Any, found: Any) -> Any:
+    def interrupted(cutter: Any, shows: Any, found: Any, **options: Any) -> Any:
         def first(case: Any) -> None:
             found(case)
             raise KeyboardInterrupt
 
-        return search(cutter, shows, first)
+        return search(cutter, shows, first, **options)
 
     monkeypatch.setattr(models, "smallest_case", interrupted)
     done = whet("reduce", chain, "--module", module(chain), "--json")
@@ -135,7 +135,7 @@ def test_an_interrupt_keeps_the_smallest_part(
 def test_an_interrupt_before_anything_is_found(
     whet: Callable[..., Any], chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(*arguments: Any, **options: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(models, "smallest_case", interrupted)

@@ -14,7 +14,7 @@ from whet.core.dtypes import bool_, i64
 from whet.core.types import TensorType
 from whet.graph.body import close_body, fresh_inputs
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Graph, Value
+from whet.graph.graph import Graph, Value, make_input
 from whet.graph.interpret import interpret
 from whet.graph.passes import lift_steps
 from whet.graph.passes.steps.kinds import FREE_BYTES
@@ -200,6 +200,27 @@ def test_memory_does_not_explode() -> None:
     assert lift_steps(before).outputs == before.outputs
 
 
+def test_memory_is_counted_for_all_values_together() -> None:
+    size = FREE_BYTES // (LENGTH * 4) - 1
+
+    def step(h: Value, x: Value) -> tuple[Value, ...]:
+        high, low = do("exp", x), do("sigmoid", x)
+        return (do("add", do("mul", h, high), low),)
+
+    before = scan_graph(step, states=[f(size)], slices=[f(1)])
+    after = lift_steps(before)
+    assert operators(after) == ["exp", "sigmoid", "scan"]  # one number each
+
+    def wide(h: Value, x: Value, w: Value) -> tuple[Value, ...]:
+        high, low = (do(name, do("add", x, w)) for name in ("exp", "sigmoid"))
+        return (do("add", do("mul", h, high), low),)
+
+    before = scan_graph(wide, states=[f(size)], slices=[f(1)], wholes=[f(size)])
+    after = lift_steps(before)
+    assert sorted(operators(after)) == ["add", "exp", "scan"]
+    assert sorted(inside(after)) == ["add", "add", "mul", "sigmoid"]
+
+
 def test_counters_are_known() -> None:
     """The rows that a loop picks by its counter are the rows of a scan."""
 
@@ -295,6 +316,21 @@ def test_lifted_operators_do_what_the_steps_do(sample: Sample) -> None:
                 np.testing.assert_allclose(
                     whole[t].astype(np.float64), wanted.astype(np.float64), rtol=1e-3, atol=1e-3
                 )
+
+
+@pytest.mark.parametrize("name", sorted(n for n, c in REGISTRY.items() if issubclass(c, Control)))
+@pytest.mark.parametrize("numerics", ["real", "exact"])
+def test_samples_of_control_flow_keep_their_meaning(name: str, numerics: Numeric) -> None:
+    rng = np.random.default_rng(4)
+    cls = REGISTRY[name]
+    for sample in (*cls.samples(), *(cls.sample(rng) for _ in range(8))):
+        inputs = tuple(make_input(f"x{n}", t) for n, t in enumerate(sample.types))
+        results = GraphBuilder().results(sample.op, *inputs)
+        graph = Graph(inputs, results, tuple(f"y{n}" for n in range(len(results))))
+        after = everywhere(lambda g: lift_steps(g, numerics))(graph)
+        arrays = sample.arrays(rng)
+        for got, want in zip(interpret(after, arrays), interpret(graph, arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def reduce_command(
 
         reduced = reduce_model(
             model, question, inputs, given_values(inputs), modules=module or (), timeout=timeout,
-            seed=seed, watch=watch,
+            seed=seed, note=reporter.note, watch=watch,
         )  # fmt: skip
         latest[:] = [reduced]
         interrupted = False

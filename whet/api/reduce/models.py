@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from whet.api.programs import Note
 from whet.api.reduce.cutting import Case, Cutter
 from whet.api.reduce.findings import Finding, Question
 from whet.api.reduce.judge import DEFAULT_TIMEOUT, Judge
@@ -42,19 +43,20 @@ def reduce_model(
     modules: Sequence[str] = (),
     timeout: float = DEFAULT_TIMEOUT,
     seed: int = 0,
+    note: Note | None = None,
     watch: Callable[[Reduced], None] | None = None,
 ) -> Reduced:
     """The smallest part of a model that shows the problem that the question asks for.
 
     `inputs` are shapes or values by which the model is imported, and `values` those that are given;
-    others are random.  `modules` (names or files) are loaded wherever the model is tried.  `watch`
-    is told every part that is smaller than those before.
+    others are random.  `modules` (names or files) are loaded wherever the model is tried.  `note`
+    receives messages, and `watch` every part that is smaller than those before.
 
     Raises: `WH3008` if the model does not show the problem, or only before it is cut.
     """
     for source in modules:
         OutsideModule(source).load()
-    imported = import_model(path, inputs)
+    imported = import_model(path, inputs, note=note)
     given = sample_values(imported_signature(imported), values or {}, seed)
     flat = imported.flatten(given)
     named = dict(zip((port.name for port in imported.arguments), given, strict=True))
@@ -86,7 +88,7 @@ def reduce_model(
             if watch is not None:
                 watch(best)
 
-        smallest_case(cutter, shows, found)
+        smallest_case(cutter, shows, found, extents=question.factor is None)
         random = judge.of_case(_with_random_values(best.case, seed))
         return replace(best, trials=judge.trials, values_matter=not random.is_like(before))
 

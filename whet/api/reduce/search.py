@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from whet.api.reduce.cutting import Case, Cutter
+from whet.api.reduce.extents import smaller_cases
 
 T = TypeVar("T")
 Shows = Callable[[Case], bool]
@@ -44,8 +45,11 @@ def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
     return left
 
 
-def smallest_case(cutter: Cutter, shows: Shows, found: Callable[[Case], None]) -> Case:
-    """The case with the fewest nodes and outputs that shows what the whole graph shows.
+def smallest_case(
+    cutter: Cutter, shows: Shows, found: Callable[[Case], None], *, extents: bool = True
+) -> Case:
+    """The case with the fewest nodes and outputs that shows what the whole graph shows, and then,
+    with `extents`, the fewest elements.
 
     `found` is told every case that is smaller than those before, so that a search that is
     interrupted has found something.
@@ -63,4 +67,6 @@ def smallest_case(cutter: Cutter, shows: Shows, found: Callable[[Case], None]) -
     nodes = fewest(cutter.graph.nodes, lambda few: is_smaller(cutter.case(few)))
     outputs = cutter.outputs_of(nodes)
     fewest(outputs, lambda few: is_smaller(cutter.case(nodes, few)))
+    while extents and any(map(is_smaller, smaller_cases(best))):
+        pass
     return best

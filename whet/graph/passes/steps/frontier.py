@@ -23,8 +23,8 @@ def find_frontier(kinds: Kinds, roots: Iterable[Value]) -> Frontier:
     """The values from which the body computes the roots, with as much as pays outside.
 
     Computed outside: (1) what is the same in all steps; (2) what depends on no state and takes
-    more than it takes to store it.  Not so: data movement alone, which a kernel of the body does
-    while it reads.
+    more than it takes to store it, as long as memory allows.  Not so: data movement alone, which a
+    kernel of the body does while it reads.
     """
     slices: dict[Value, None] = {}
     wholes: dict[Value, None] = {}
@@ -42,7 +42,11 @@ def find_frontier(kinds: Kinds, roots: Iterable[Value]) -> Frontier:
         elif isinstance(value, Result):
             if value in kinds.whole and not _only_enlarges(value.node):
                 wholes[value] = None
-            elif value in kinds.costly and not only_moves(value.node):
+            elif (
+                value in kinds.costly
+                and not only_moves(value.node)
+                and kinds.fits([*slices, value], kinds.parts.op.length)
+            ):
                 slices[value] = None
             else:
                 waiting.extend(reversed(value.node.inputs))

@@ -41,7 +41,7 @@ class Kinds:
         )
 
     def fits(self, values: Iterable[Value], copies: int) -> bool:
-        """Whether memory allows so many copies of the values."""
+        """Whether memory allows so many copies of all the values."""
         read = sum(v.tensor_type.nbytes for v in self.parts.values)
         needed = copies * sum(v.tensor_type.nbytes for v in values)
         return needed <= max(FREE_BYTES, GROWTH * read)
