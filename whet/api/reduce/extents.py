@@ -32,7 +32,7 @@ def with_extent(case: Case, old: int, new: int) -> Case | None:
     model, which may or may not show the problem.
     """
     inputs = {v: make_input(v.name, _cut_type(v.tensor_type, old, new)) for v in case.graph.inputs}
-    now: dict[Value, Value] = {**inputs}
+    now: dict[Value, Value] = dict(inputs.items())
     names: dict[Node, str] = {}
     for node in case.graph.nodes:
         operands = [

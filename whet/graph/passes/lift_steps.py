@@ -5,7 +5,7 @@ from __future__ import annotations
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Node, Value
 from whet.graph.passes.simplify import SimplifyingBuilder
-from whet.graph.passes.steps.frontier import find_frontier, find_sunk
+from whet.graph.passes.steps.frontier import find_frontier, find_sunk, leaving_outputs
 from whet.graph.passes.steps.kinds import sort_values
 from whet.graph.passes.steps.known import without_known_states
 from whet.graph.passes.steps.outside import Outside
@@ -22,10 +22,10 @@ def lift_steps(graph: Graph, numerics: Numeric = "real") -> Graph:
         ->  scan(body: h, z_t -> tanh(z_t + h @ u)) over z = x @ w
 
     Cases: (1) a state that is known in every step, such as a counter, becomes a slice of a
-    constant; (2) what is the same in all steps is computed once; (3) what depends on slices and
-    no state, and is worth it, is computed for all steps before the scan; (4) results of steps that
-    can be had without the scan leave it, as do products that feed no state and what is computed
-    from them: these run behind the scan; (5) a scan of which nothing is left is gone.
+    constant; (2) what is the same in all steps is computed once; (3) products of slices with a
+    larger matrix are one product before the scan; (4) results of steps that can be had without the
+    scan leave it, as do products that feed no state, with what is computed from them: these run
+    behind the scan; (5) a scan of which nothing is left is gone.
 
     With other numerics than `real`, nothing that adds floating-point numbers is moved, because
     larger kernels may add in another order.
@@ -60,7 +60,10 @@ def _lifted(b: GraphBuilder, parts: ScanParts, numerics: Numeric) -> tuple[Value
     sunk = find_sunk(kinds)
     behind = {r for node in sunk.nodes for r in node.results}
     ports = list(zip(parts.piece_results, op.output_axes, op.backward_outputs, strict=True))
-    leaves = [v in behind or kinds.is_whole(v) or kinds.is_stepped(v) for v, _, _ in ports]
+    depend = [v for v, _, _ in ports if not kinds.is_whole(v) and not kinds.is_stepped(v)]
+    roots = (*parts.state_results, *sunk.cut, *(v for v in depend if v not in behind))
+    leaving = behind | leaving_outputs(kinds, parts.piece_results, roots)
+    leaves = [v in leaving for v, _, _ in ports]
     kept = [port for port, gone in zip(ports, leaves) if not gone]
     stacked = {v: backward for v, axis, backward in kept if axis == 0}
     backward = next((r for v, _, r in ports if v in behind), False)

@@ -15,8 +15,7 @@ from whet.graph.body import fresh_inputs
 from whet.graph.graph import Constant, Value, topological
 from whet.graph.passes.expand_composites import ExpandingBuilder
 from whet.ir.affine import rebuild
-from whet.ir.expr import Axis, Call, Const, Expr, Read, Reduce, Select
-from whet.ir.functions import COSTLY
+from whet.ir.expr import Axis, Const, Expr, Read, Reduce, Select
 from whet.ir.tensor import (
     Compute,
     Placeholder,
@@ -66,8 +65,6 @@ class Facts:
 
     moves: bool
     """Each element of a result is one of an input, or a known number."""
-    costly: bool
-    """An element takes more than to store it: a sum over an axis, or a function such as exp."""
     rounds: bool
     """A kernel may choose the order of its sums, so other extents may give other bits."""
     sums: bool
@@ -83,12 +80,9 @@ def facts_of(op: Op, types: tuple[TensorType, ...]) -> Facts | None:
         return None
     bodies = [s.body for s in stages(results) if isinstance(s, Compute)]
     parts = list(subexpressions(*bodies))
-    reduces = [e for e in parts if isinstance(e, Reduce)]
-    sums = [e for e in reduces if e.kind in ("sum", "prod")]
-    calls = any(isinstance(e, Call) and e.name in COSTLY for e in parts)
+    sums = [e for e in parts if isinstance(e, Reduce) and e.kind in ("sum", "prod")]
     return Facts(
         moves=all(map(_moves, bodies)),
-        costly=calls or bool(reduces),
         rounds=any(e.dtype.is_float for e in sums),
         sums=bool(sums),
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whet.graph.graph import Constant, Node, Result, Value, topological
-from whet.graph.passes.steps.expressions import facts_of
 from whet.graph.passes.steps.kinds import Kinds, only_moves
 from whet.graph.passes.steps.lifting import Lifted
 
@@ -22,9 +21,8 @@ class Frontier:
 def find_frontier(kinds: Kinds, roots: Iterable[Value]) -> Frontier:
     """The values from which the body computes the roots, with as much as pays outside.
 
-    Computed outside: (1) what is the same in all steps; (2) what depends on no state and takes
-    more than it takes to store it, as long as memory allows.  Not so: data movement alone, which a
-    kernel of the body does while it reads.
+    Computed outside: (1) what is the same in all steps; (2) products of slices that pay, as long
+    as memory allows, with what alone reads them and is no larger, such as the sum with a bias.
     """
     slices: dict[Value, None] = {}
     wholes: dict[Value, None] = {}
@@ -42,15 +40,24 @@ def find_frontier(kinds: Kinds, roots: Iterable[Value]) -> Frontier:
         elif isinstance(value, Result):
             if value in kinds.whole and not _only_enlarges(value.node):
                 wholes[value] = None
-            elif (
-                value in kinds.costly
-                and not only_moves(value.node)
-                and kinds.fits([*slices, value], kinds.parts.op.length)
-            ):
+            elif _is_cut(kinds, value) and kinds.fits([*slices, value], kinds.parts.op.length):
                 slices[value] = None
             else:
                 waiting.extend(reversed(value.node.inputs))
     return Frontier(tuple(slices), tuple(wholes))
+
+
+def _is_cut(kinds: Kinds, value: Result) -> bool:
+    """Whether the value, and not what it is computed from, is what the body should be given."""
+    if value not in kinds.products or only_moves(value.node):
+        return False
+    if kinds.pays(value.node):
+        return True
+    sources = [v for v in value.node.inputs if v in kinds.products]
+    given = {*kinds.parts.body.outputs}
+    alone = all(len(kinds.parts.body.users[v]) == 1 and v not in given for v in sources)
+    stored = sum(v.tensor_type.nbytes for v in sources)
+    return alone and sum(v.tensor_type.nbytes for v in value.node.results) <= stored
 
 
 def _only_enlarges(node: Node) -> bool:
@@ -68,12 +75,10 @@ class Sunk:
 
 
 def find_sunk(kinds: Kinds) -> Sunk:
-    """Products that feed no state, and all that is computed from them.
+    """Products that pay and feed no state, and all that is computed from them.
 
-        scan(body: h -> h', h' @ V)   ->   scan(body: h -> h', h') @ V
+    scan(body: h -> h', h' @ V)   ->   scan(body: h -> h', h') @ V
 
-    A product pays if one of its operands is the same in all steps and larger than what a step
-    brings: it is then read once instead of in every step.
     """
     parts = kinds.parts
     fixed = set(topological(parts.state_results)) | kinds.lifted.keys()
@@ -89,7 +94,7 @@ def find_sunk(kinds: Kinds) -> Sunk:
     sunk: dict[Node, Lifted] = {}
     for node in parts.body.nodes:
         below = any(isinstance(v, Result) and v.node in sunk for v in node.inputs)
-        if node in movable and (below or _pays(kinds, node)):
+        if node in movable and (below or kinds.pays(node)):
             sunk[node] = movable[node]
     made = {r for node in sunk for r in node.results}
     cut = dict.fromkeys(
@@ -107,8 +112,18 @@ def _is_whole(kinds: Kinds, node: Node) -> bool:
     return any(map(kinds.is_whole, node.results))
 
 
-def _pays(kinds: Kinds, node: Node) -> bool:
-    facts = facts_of(node.op, tuple(v.tensor_type for v in node.inputs))
-    whole = sum(v.tensor_type.nbytes for v in node.inputs if kinds.is_whole(v))
-    brought = sum(v.tensor_type.nbytes for v in node.inputs if not kinds.is_whole(v))
-    return facts is not None and facts.sums and whole > brought
+def leaving_outputs(kinds: Kinds, pieces: Iterable[Value], roots: Iterable[Value]) -> set[Value]:
+    """Those results of steps that depend on no state and are computed outside instead.
+
+    One that shares work with what the body computes for the roots stays: it would be done twice.
+    """
+    needed = list(roots)
+    frontier = find_frontier(kinds, needed)
+    outside = {*frontier.slices, *frontier.wholes}
+    inside = {n for n in topological(needed, outside) if not only_moves(n)}
+    return {
+        v
+        for v in pieces
+        if kinds.is_whole(v)
+        or (kinds.is_stepped(v) and inside.isdisjoint(topological([v], outside)))
+    }

@@ -28,8 +28,8 @@ class Kinds:
     """Values that are the same in all steps."""
     lifted: dict[Node, Lifted] = field(default_factory=dict)
     """Nodes that depend on slices but on no state, with what computes them for all steps."""
-    costly: set[Value] = field(default_factory=set)
-    """Results of such nodes that took more than it takes to store them."""
+    products: set[Value] = field(default_factory=set)
+    """Results of those of them that are products which pay, and of what is computed from these."""
 
     def is_whole(self, value: Value) -> bool:
         return isinstance(value, Constant) or value in self.whole
@@ -42,9 +42,21 @@ class Kinds:
 
     def fits(self, values: Iterable[Value], copies: int) -> bool:
         """Whether memory allows so many copies of all the values."""
-        read = sum(v.tensor_type.nbytes for v in self.parts.values)
-        needed = copies * sum(v.tensor_type.nbytes for v in values)
-        return needed <= max(FREE_BYTES, GROWTH * read)
+        return copies * _nbytes(values) <= max(FREE_BYTES, GROWTH * _nbytes(self.parts.values))
+
+    def pays(self, node: Node) -> bool:
+        """Whether the node is a product that is cheaper for all steps at once.
+
+        It then reads its whole operand once instead of in every step, and stores what a step brings
+        or gives: the operand must be larger than both.  Element-wise work never pays: a kernel of
+        the body does it with values that it has at hand.
+        """
+        facts = facts_of(node.op, tuple(v.tensor_type for v in node.inputs))
+        if facts is None or not facts.sums:
+            return False
+        whole = _nbytes(v for v in node.inputs if self.is_whole(v))
+        brought = _nbytes(v for v in node.inputs if not self.is_whole(v))
+        return whole > max(brought, _nbytes(node.results))
 
     def lift(self, node: Node) -> Lifted | None:
         """The node for all steps, whatever its operands depend on; None if that cannot be.
@@ -74,14 +86,13 @@ def sort_values(parts: ScanParts, numerics: Numeric) -> Kinds:
             found = kinds.lift(node)
             if found is not None:
                 kinds.lifted[node] = found
-                if _is_costly(node) or not kinds.costly.isdisjoint(node.inputs):
-                    kinds.costly.update(node.results)
+                if kinds.pays(node) or not kinds.products.isdisjoint(node.inputs):
+                    kinds.products.update(node.results)
     return kinds
 
 
-def _is_costly(node: Node) -> bool:
-    facts = facts_of(node.op, tuple(v.tensor_type for v in node.inputs))
-    return facts is not None and facts.costly
+def _nbytes(values: Iterable[Value]) -> int:
+    return sum(v.tensor_type.nbytes for v in values)
 
 
 def only_moves(node: Node) -> bool:
