@@ -65,7 +65,7 @@ def _lifted(b: GraphBuilder, parts: ScanParts, numerics: Numeric) -> tuple[Value
     leaving = behind | leaving_outputs(kinds, parts.piece_results, roots)
     leaves = [v in leaving for v, _, _ in ports]
     kept = [port for port, gone in zip(ports, leaves) if not gone]
-    stacked = {v: backward for v, axis, backward in kept if axis == 0}
+    stacked = {v for v, axis, _ in kept if axis == 0}
     backward = next((r for v, _, r in ports if v in behind), False)
     added = [(v, 0, backward) for v in sunk.cut if v not in stacked]
     pieces = (*kept, *added)
