@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from whet.graph.graph import Constant, Graph, Result, Value
 from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
+from whet.joint.checking import check_part
 from whet.joint.moves import Moves, hoist_slices, lift_epilogues
 from whet.joint.pricing import Whole, part_price, plan_whole
 from whet.joint.search import ALPHA, Budget, backtrack
@@ -29,6 +30,11 @@ WORTHWHILE = 0.005
 """A graph is taken if it is cheaper by this share: less than that is noise of the prices."""
 STATES = 400
 """States of one block in one pass."""
+
+
+CHECKED_SECONDS = 1e-3
+"""Blocks that are expected to take longer are not compared on numbers within a short search: NumPy
+takes some hundred times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +75,9 @@ class Superoptimizer:
         matcher: Callable[[], Matcher | None],
         seconds: float,
         alpha: float = ALPHA,
+        checked: float = CHECKED_SECONDS,
     ) -> None:
-        self.price, self.holds, self.alpha = price, holds, alpha
+        self.price, self.holds, self.alpha, self.checked = price, holds, alpha, checked
         self.matcher = matcher
         self.until = time.perf_counter() + seconds
         self.states = 0
@@ -201,6 +208,9 @@ class Superoptimizer:
         self.states += found.states
         if found.best is found.first:
             return None
+        if found.first.seconds <= self.checked:
+            rules = ", ".join(r.rule for r in found.best.path)
+            check_part(block.part, found.best.part, rules)
         return form, found.best.part, found.best.path
 
 
