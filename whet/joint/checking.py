@@ -1,4 +1,4 @@
-"""Rewritten parts against what they replace, on numbers: rules are proved, and checked once more."""
+"""Rewritten parts against what they replace, on numbers: proved rules, checked once more."""
 
 from __future__ import annotations
 
