@@ -14,6 +14,7 @@ from whet.ir.expr import Read
 from whet.ir.tensor import Placeholder
 from whet.tasks.borders import Geometry
 from whet.tasks.dag import Dag
+from whet.tasks.divisions import Division
 from whet.tasks.layout import Layouts, strides_of
 from whet.tasks.places import Place, Placement, Storage
 from whet.tasks.stride_views import joined_parts, view
@@ -22,16 +23,27 @@ from whet.tasks.task import Border
 
 
 def place_values(
-    graph: Dag, layouts: Layouts, pinned: Mapping[Value, Place] | None = None
+    graph: Dag,
+    layouts: Layouts,
+    pinned: Mapping[Value, Place] | None = None,
+    divisions: tuple[Division, ...] = (),
 ) -> Placement:
-    """A place for every value of the graph; pinned values stay where they are."""
-    return _Placer(graph, layouts, pinned or {}).place_all()
+    """A place for every value of the graph; pinned values stay where they are, and parts of
+    divisions are no views."""
+    return _Placer(graph, layouts, pinned or {}, divisions).place_all()
 
 
 class _Placer:
-    def __init__(self, graph: Dag, layouts: Layouts, pinned: Mapping[Value, Place]) -> None:
+    def __init__(
+        self,
+        graph: Dag,
+        layouts: Layouts,
+        pinned: Mapping[Value, Place],
+        divisions: tuple[Division, ...],
+    ) -> None:
         self.graph, self.layouts, self.pinned = graph, layouts, pinned
-        self.result = Placement(dict(pinned))
+        self.divided = {division.split for division in divisions}
+        self.result = Placement(dict(pinned), divisions=divisions)
         self.border: dict[Value, Border] = dict(layouts.border)
         self.parent: dict[Value, tuple[Value, int, int]] = {}
         """A part of a joined value: the whole, the axis, and where the part starts."""
@@ -117,7 +129,7 @@ class _Placer:
     def try_view(self, node: Node) -> bool:
         """Make the node's results views of its input's memory, if strides can express them."""
         s = structure_of(node)
-        if s is None or not s.is_movement:
+        if s is None or not s.is_movement or node in self.divided:
             return False
         if any(v in self.pinned for v in node.results):
             return self.pinned_view(node)
@@ -181,7 +193,8 @@ class _Placer:
         if s is None or self.layouts.inner.get(v) != self.layouts.inner.get(whole):
             return False
         needs = self.border.get(v)
-        return not (needs and any(needs[axis])) and not s.is_movement
+        is_computed = not s.is_movement or v.node in self.divided
+        return not (needs and any(needs[axis])) and is_computed
 
 
 def _row_major(v: Value) -> Place:

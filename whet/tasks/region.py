@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from whet.core.collecting import without_collection
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
+from whet.tasks.division_places import place_parts
 from whet.tasks.layout import choose_layouts
-from whet.tasks.placement import place_values
 from whet.tasks.places import Place
 from whet.tasks.price import ORIGINS, Estimate, Price
 from whet.tasks.segment_plan import grouped_steps
@@ -56,7 +56,7 @@ def cut_around(plan: Plan, nodes: Collection[Node]) -> Cut:
 def plan_region(region: Region, places: Mapping[Value, Place], price: Price) -> list[AnyStep]:
     """The steps of a region whose known values stay at their places."""
     pinned = {v: _contiguous_axis(v, place) for v, place in places.items()}
-    placement = place_values(region, choose_layouts(region, pinned), places)
+    placement, _ = place_parts(region, choose_layouts(region, pinned), price, places)
     return grouped_steps(region, placement, price)[0]
 
 

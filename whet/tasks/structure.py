@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from whet.core.types import TensorType
-from whet.graph.graph import Node
+from whet.core.types import Shape, TensorType
+from whet.graph.graph import Node, Value
 from whet.ir.affine import affine, free_symbols, interval
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
@@ -259,3 +259,15 @@ def reads_in_place(s: Structure, position: int) -> bool:
         for e in subexpressions(stage.body)
         if isinstance(e, Read) and e.tensor is tensor
     )
+
+
+def in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
+    """True for an element-wise node that reads these values only where it writes."""
+    s = structure_of(node)
+    if s is None or not s.is_pointwise or len(s.computes) != 1:
+        return False
+    if any(
+        v.tensor_type.shape != shape for v in (*node.results, *inside.intersection(node.inputs))
+    ):
+        return False
+    return all(reads_in_place(s, n) for n, v in enumerate(node.inputs) if v in inside)

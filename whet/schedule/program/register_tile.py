@@ -64,12 +64,26 @@ class RegisterTile:
         return self.v * self.lanes + self.lane
 
     def each(self, *body: Stmt) -> Stmt:
-        """The statements for every vector of the tile."""
+        """The statements for every vector of the tile.
+
+        A condition that is the only one of them speaks of neither row nor lane: it is asked once
+        for all rows of a vector.
+        """
+        if isinstance(body[0], If):
+            return loop(self.v, self.nv, self._rows(body[0]), kind="unroll")
         vector = loop(self.lane, self.lanes, *body, kind="vector")
         if self.by_vector:
             rows = loop(self.i, self.mr, vector, kind="unroll")
             return loop(self.v, self.nv, rows, kind="unroll")
         return loop(self.i, self.mr, loop(self.v, self.nv, vector, kind="unroll"), kind="unroll")
+
+    def _rows(self, stmt: Stmt) -> Stmt:
+        """The statement for all rows of a vector."""
+        if isinstance(stmt, If):
+            then, other = (tuple(map(self._rows, block)) for block in (stmt.then, stmt.other))
+            return If(stmt.condition, then, other)
+        vector = loop(self.lane, self.lanes, stmt, kind="vector")
+        return loop(self.i, self.mr, vector, kind="unroll")
 
     def multiply(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call, elements
-from whet.ir.program import Allocate, Buffer, Program, Stmt, Store, substitute_block
+from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store, substitute_block
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.families.contraction.halo import conditions
 from whet.schedule.families.contraction.match import BESIDE, Contraction, Tiling
@@ -81,7 +81,8 @@ class _Lowering:
             step = self.tiles(self.b)
         nest = (*before, loop(self.p, self.steps, step, kind="parallel"))
         inputs, arguments = arguments_of(c.task, nest, known)
-        program = Program(name, inputs, (c.stage.target,), nest, workspace)
+        targets = tuple(r.target for r in c.ranges) or (c.stage.target,)
+        program = Program(name, inputs, targets, nest, workspace)
         return Kernel(program, arguments, c.task.outputs)
 
     @property
@@ -148,10 +149,20 @@ class _Lowering:
         return next_panel(store, panel, self.reduced, (self.io, self.t.tiles_per_block))
 
     def finish(self, total: Expr) -> Stmt:
+        """A vector of sums made results, those of the range of columns that it lies in."""
         c = self.c
-        value = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
-        address = substitute(c.stage.address, self.env)
-        return Store(c.stage.target, (address,), substitute(value, self.env))
+        if not c.ranges:
+            return self.stored(c.stage.target, c.stage.address, c.stage.body, total)
+        first = substitute(self.env[c.vector], {self.tile.lane: as_expr(0)})
+        *others, last = sorted(c.ranges, key=lambda r: r.start)
+        made = self.stored(last.target, last.address, last.value, total)
+        for r in reversed(others):
+            made = If(first < r.end, (self.stored(r.target, r.address, r.value, total),), (made,))
+        return made
+
+    def stored(self, target: Buffer, address: Expr, value: Expr, total: Expr) -> Stmt:
+        value = map_expr(value, lambda e: total if e is self.c.reduce else None)
+        return Store(target, (substitute(address, self.env),), substitute(value, self.env))
 
 
 def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Expr:
