@@ -130,7 +130,7 @@ def swiglu(merged: bool) -> Graph:
 
 
 def fire(merged: bool) -> Graph:
-    """SqueezeNet's fire: 1x1 and 3x3 of one input, joined; merged, the 1x1 is the middle of a 3x3."""
+    """SqueezeNet's fire: 1x1 and 3x3 of one input; merged, the 1x1 is the middle of a 3x3."""
     b = Block()
     x: Value = b.build.input("x", TensorType((1, 128, 54, 54), f32))
     squeezed = b.bias_relu(b.conv(x, b.weights(16, 128, 1, 1)), b.weights(16, 1))

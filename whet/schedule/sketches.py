@@ -22,7 +22,7 @@ from whet.schedule.families.winograd.sketch import WINOGRAD
 from whet.schedule.space.sketch import Sketch
 
 OWN_SKETCHES: tuple[Sketch[Any, CpuTarget], ...] = (
-    CONTRACTION, TURNED, DIVIDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING, PLANAR, ROWS,
-    TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
+    CONTRACTION, TURNED, DIVIDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING, PLANAR,
+    ROWS, TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
 )  # fmt: skip
 """Of equal prices the first one wins."""

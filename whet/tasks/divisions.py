@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Dag
@@ -19,15 +20,17 @@ from whet.tasks.structure import in_place, structure_of
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """A contraction with element-wise nodes after it, its split, and element-wise nodes of parts."""
+    """A contraction with element-wise nodes after it, its split, and what follows each part."""
 
     head: tuple[Node, ...]
     split: Node
     tails: tuple[tuple[Node, ...], ...]
     """Of every part the nodes that alone read it, one after the other."""
 
-    nodes: tuple[Node, ...]
-    """All of them, in the order of the graph."""
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All of them; parts do not need each other, and follow in their own order."""
+        return (*self.head, self.split, *(node for tail in self.tails for node in tail))
 
 
 def find_divisions(graph: Dag) -> tuple[Division, ...]:
@@ -55,9 +58,7 @@ class _Finder:
             head = self.head(split.inputs[0])
             if head is not None:
                 tails = tuple(self.tail(part, head[0]) for part in split.results)
-                nodes = (*head, split, *(node for tail in tails for node in tail))
-                ordered = tuple(sorted(nodes, key=self.order.__getitem__))
-                made = Division(head, split, tails, ordered)
+                made = Division(head, split, tails)
                 self.taken |= dict.fromkeys(made.nodes, made)
                 found.append(made)
         return tuple(found)

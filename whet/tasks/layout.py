@@ -26,7 +26,7 @@ from whet.tasks.structure import (
     vector_axis_of_contraction,
     zero_border,
 )
-from whet.tasks.task import Border
+from whet.tasks.task import Border, wider_border
 from whet.tasks.windows import slides_along_rows, slides_over_vectors, sliding_window
 
 WIDE = 16
@@ -85,7 +85,7 @@ def choose_layouts(graph: Dag, pinned: Mapping[Value, int] | None = None) -> Lay
         for value, placeholder in zip(node.inputs, s.inputs):
             need = zero_border(s, placeholder) if not isinstance(value, Constant) else None
             if need is not None:
-                border[value] = _wider(border.get(value), need)
+                border[value] = wider_border(border.get(value), need)
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
     inner = _worth_converting(graph, found, inner)
     if pinned:
@@ -303,12 +303,6 @@ def _wish(wishes: dict[Value, dict[int, int]], value: Value, axis: int) -> None:
 
 def _position(s: Structure, name: str) -> int:
     return next(n for n, p in enumerate(s.inputs) if p.name == name)
-
-
-def _wider(a: Border | None, b: Border) -> Border:
-    if a is None:
-        return b
-    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
 
 
 def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int]) -> None:

@@ -39,8 +39,9 @@ def partition(
 ) -> tuple[Group, ...]:
     """The groups in an order in which they can run; views belong to none.
 
-    Each of the `divisions` is a group.  `share_rows` says whether two groups can be one chain of stages over common rows, and
-    `keep_rows` whether one kernel should keep the rows between groups, or each have its own.
+    Each of the `divisions` is a group.  `share_rows` says whether two groups can be one chain of
+    stages over common rows, and `keep_rows` whether one kernel should keep the rows between groups,
+    or each have its own.
     """
     owner: dict[Node, Group] = {}
     groups: list[Group] = []
@@ -60,6 +61,8 @@ def partition(
             groups.append(group)
         group.nodes.append(node)
         owner[node] = group
+    for division in divisions:
+        owner[division.split].nodes = list(division.nodes)
     merge_epilogues(graph, groups, owner)
     alone = dict(owner)
     merge_rows(graph, groups, owner, share_rows)

@@ -155,7 +155,11 @@ class Tiling:
 def find_contraction(task: Task) -> Contraction | None:
     """The contraction that the task is, or None."""
     stage = _stage_of(task)
-    return None if stage is None or stage.vector is None else contraction_along(task, stage, stage.vector)
+    return (
+        None
+        if stage is None or stage.vector is None
+        else contraction_along(task, stage, stage.vector)
+    )
 
 
 def find_turned(task: Task) -> Contraction | None:
