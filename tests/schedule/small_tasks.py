@@ -54,6 +54,24 @@ def matmul_relu(m: int = 6, n: int = 8, k: int = 5) -> Task:
     return make_task(y, constants=[b])
 
 
+def divided(m: int, sizes: Sequence[int], k: int, *, constant: bool = True) -> Task:
+    """A product whose columns become several results: every other one after a bias and relu."""
+    n = sum(sizes)
+    a, b, r = placeholder((m, k), f32, "a"), placeholder((k, n), f32, "b"), reduce_axis(k, "k")
+    whole = compute((m, n), lambda i, j: sum_(a[i, r] * b[r, j], r), "s")
+    made = []
+    for number, size in enumerate(sizes):
+        start, bias = sum(sizes[:number]), placeholder((size,), f32, f"p{number}")
+        if number % 2:
+            body = lambda i, j, start=start: whole[i, j + start]
+        else:
+            body = lambda i, j, start=start, bias=bias: call(
+                "max", whole[i, j + start] + bias[j], 0.0
+            )
+        made.append(compute((m, size), body, f"y{number}"))
+    return make_task(*made, constants=[b] if constant else [])
+
+
 def chain(m: int = 5, n: int = 7, _: int = 0) -> Task:
     """Three stages without a reduction."""
     x = placeholder((m, n), f32, "x")
