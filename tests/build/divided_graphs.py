@@ -9,7 +9,7 @@ import numpy as np
 from tests.build.random_graphs import RandomGraph
 from whet.graph.graph import Graph, Value
 from whet.ops.activation import Sigmoid
-from whet.ops.arithmetic import Mul
+from whet.ops.arithmetic import Add, Mul
 from whet.ops.conv import Conv
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Split
@@ -25,7 +25,10 @@ class DividedGraph(RandomGraph):
         channels = self.number(1, 20)
         x = self.input((*batch, channels, *space) if image else (*batch, *space, channels))
         for _ in range(self.number(1, 2)):
-            parts = self.finished(self.divided(x, 1 if image else 2))
+            parts = self.divided(x, 1 if image else 2)
+            if len({v.tensor_type for v in parts}) == 1 and self.rng.random() < 0.6:
+                parts = [self.folded(parts)]
+            parts = self.finished(parts)
             x = self.gathered(parts, 1 if image else 2)
             self.unread += [v for v in parts if self.rng.random() < 0.2]
         for _ in range(length):
@@ -68,6 +71,14 @@ class DividedGraph(RandomGraph):
                 part = step(part) or part
             found.append(part)
         return found
+
+    def folded(self, parts: list[Value]) -> Value:
+        """One value of all parts: products and sums of them, of functions of them."""
+        changed = [self.pick([self.unary, self.gated, self.broadcast])(v) or v for v in parts]
+        total = changed[0]
+        for v in changed[1:]:
+            total = self.b.one((Mul(), Add())[self.number(0, 1)], total, v)
+        return total
 
     def gated(self, v: Value) -> Value:
         return self.b.one(Mul(), v, self.b.one(Sigmoid(), v))

@@ -37,7 +37,7 @@ def test_any_schedule_of_parts_is_right(first: int) -> None:
         found = list(guarded_results(executable, graph, arrays))
         check_results(found, graph, arrays, f"seed {seed}: {schedule.shown}\n{graph}")
         drawn.update(schedule.drawn)
-    assert drawn["divided"] > 0
+    assert drawn["divided"] > 0 or drawn["folded"] > 0
 
 
 @pytest.mark.parametrize("seed", range(500, 540))

@@ -72,6 +72,21 @@ def divided(m: int, sizes: Sequence[int], k: int, *, constant: bool = True) -> T
     return make_task(*made, constants=[b] if constant else [])
 
 
+def folded(m: int, n: int, k: int, count: int = 2) -> Task:
+    """A product of which every result takes several columns: sigmoid(first) * second - third ..."""
+    a, b = placeholder((m, k), f32, "a"), placeholder((k, count * n), f32, "b")
+    r, p = reduce_axis(k, "k"), placeholder((n,), f32, "p")
+    whole = compute((m, count * n), lambda i, j: sum_(a[i, r] * b[r, j], r), "s")
+
+    def body(i: Axis, j: Axis) -> Expr:
+        total = call("sigmoid", whole[i, j] + p[j]) * whole[i, j + n]
+        for place in range(2, count):
+            total = total - whole[i, j + place * n]
+        return total
+
+    return make_task(compute((m, n), body, "y"), constants=[b])
+
+
 def chain(m: int = 5, n: int = 7, _: int = 0) -> Task:
     """Three stages without a reduction."""
     x = placeholder((m, n), f32, "x")

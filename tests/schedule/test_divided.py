@@ -1,4 +1,5 @@
-"""Contractions with divided columns: every range is finished and stored in its own way."""
+"""Contractions whose columns are divided, each range being finished and stored in its own way, or
+folded, several making one result."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.schedule.small_tasks import arrays_for, check_native, divided, make_task, some_rows
+from tests.schedule.small_tasks import (
+    arrays_for,
+    check_native,
+    divided,
+    folded,
+    make_task,
+    some_rows,
+)
 from tests.targets import HOST
 from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
@@ -17,7 +25,8 @@ from whet.ir.program import Buffer
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
 from whet.schedule.default import default_choice
 from whet.schedule.families.contraction.divided import divided_holes, find_divided
-from whet.schedule.families.contraction.sketch import DIVIDED
+from whet.schedule.families.contraction.folded import find_folded, folded_holes
+from whet.schedule.families.contraction.sketch import DIVIDED, FOLDED
 from whet.tasks.task import Task
 
 
@@ -35,8 +44,21 @@ def test_every_candidate_is_right(m: int, sizes: Sequence[int], k: int, constant
         check_native(kernel, task, arrays_for(task), HOST)
 
 
-def test_it_is_the_default_of_what_it_fits() -> None:
+@pytest.mark.parametrize(
+    ("m", "n", "k", "count"), [(5, 16, 7, 2), (9, 40, 20, 2), (1, 33, 33, 4), (14, 100, 300, 3)]
+)
+def test_every_candidate_that_folds_is_right(m: int, n: int, k: int, count: int) -> None:
+    task = folded(m, n, k, count)
+    form = find_folded(task)
+    assert form is not None
+    for holes in some_rows(folded_holes(form, HOST, 2), m, 16):
+        assert holes["nv"] % count == 0
+        check_native(FOLDED.lower(form, holes, "folded"), task, arrays_for(task), HOST)
+
+
+def test_they_are_the_default_of_what_they_fit() -> None:
     assert default_choice(divided(64, (64, 64), 128), HOST, threads=1).sketch is DIVIDED
+    assert default_choice(folded(64, 128, 128), HOST, threads=1).sketch is FOLDED
 
 
 def test_no_vector_lies_in_two_ranges() -> None:
@@ -47,6 +69,18 @@ def test_no_vector_lies_in_two_ranges() -> None:
         holes = divided_holes(form, target, 1)
         assert set(holes["lanes"].tolist()) <= lanes | {4, 2, 1}
         assert not any(end % n for n in holes["lanes"] for end in np.cumsum(sizes))
+
+
+def test_panels_that_are_not_known_before_are_not_folded() -> None:
+    task = folded(4, 16, 8)
+    assert find_folded(replace(task, constants=frozenset())) is None
+
+
+def unequal_columns() -> Task:
+    """A result takes the first and the last columns, with others between them."""
+    a, b, r = placeholder((4, 8), f32, "a"), placeholder((8, 48), f32, "b"), reduce_axis(8, "k")
+    s = compute((4, 48), lambda i, j: sum_(a[i, r] * b[r, j], r), "s")
+    return make_task(compute((4, 16), lambda i, j: s[i, j] * s[i, j + 32], "y"), constants=[b])
 
 
 def overlapping() -> Task:
@@ -80,7 +114,9 @@ def columns_apart() -> Task:
     )
 
 
-@pytest.mark.parametrize("made", [overlapping, reversed_rows, halves_of_rows, columns_apart])
-def test_what_it_does_not_fit(made: object) -> None:
-    assert callable(made)
-    assert find_divided(made()) is None
+@pytest.mark.parametrize(
+    "task", [overlapping(), reversed_rows(), halves_of_rows(), columns_apart(), unequal_columns()]
+)
+def test_what_they_do_not_fit(task: Task) -> None:
+    assert find_divided(task) is None
+    assert find_folded(task) is None

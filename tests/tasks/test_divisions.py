@@ -87,6 +87,14 @@ def test_epilogues_of_parts_are_computed_with_the_product() -> None:
     assert len(step.task.outputs) == 3
 
 
+def test_parts_that_become_one_are_computed_with_the_product() -> None:
+    g = Building(6, 40)
+    a, b = g.split(g.product(g.x, 96), 48, 48)
+    gate = g.b.one(Mul(), a, g.b.one(Sigmoid(), a))
+    (step,) = kernels(g.graph(g.relu(g.b.one(Mul(), gate, b))))
+    assert len(step.task.outputs) == 1
+
+
 def test_what_is_not_faster_together_is_apart() -> None:
     g = Building(6, 40)
     a, b = g.split(g.product(g.x, 64), 48, 16)

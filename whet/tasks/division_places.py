@@ -64,7 +64,8 @@ def _may_pay(
     (whole,), parts = division.split.inputs, division.split.results
     if _is_placed(division, pinned):
         return any(pinned[v].storage is not pinned[whole].storage for v in parts)
-    return any(_needs_kernel(graph, layouts, *pair) for pair in zip(parts, division.tails))
+    alone = (_needs_kernel(graph, layouts, *pair) for pair in zip(parts, division.tails))
+    return bool(division.joint) or any(alone)
 
 
 def _needs_kernel(graph: Dag, layouts: Layouts, part: Value, tail: Sequence[Node]) -> bool:
@@ -104,6 +105,8 @@ def _both_ways(
         for part, tail in zip(parts, division.tails)
         if _needs_kernel(graph, layouts, part, tail)
     ]
+    if division.joint:
+        after = [group_steps(graph, Group(list(division.joint)), apart)]
     kernels = [*steps, *(step for some in after for step in some)]
     known = [step for step in kernels if isinstance(step, Step)]
     if len(steps) != 2 or len(known) < len(kernels):

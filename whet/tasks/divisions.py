@@ -3,6 +3,9 @@
     y = conv(x, w);  a, b = split(y);  c = relu(a + p);  d = b * q
         ->   a kernel that computes y and stores c and d, each where it belongs
 
+    a, b = split(x @ w);  y = a * sigmoid(a) * b
+        ->   a kernel that computes y, of two columns of x @ w each
+
 Otherwise parts are views of y: free, but then what is computed of each is a kernel of its own, and
 so are copies to where a part has zeros around it or lies beside others.
 """
@@ -26,11 +29,14 @@ class Division:
     split: Node
     tails: tuple[tuple[Node, ...], ...]
     """Of every part the nodes that alone read it, one after the other."""
+    joint: tuple[Node, ...] = ()
+    """The nodes that alone read all parts and have one result; tails are empty then."""
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """All of them; parts do not need each other, and follow in their own order."""
-        return (*self.head, self.split, *(node for tail in self.tails for node in tail))
+        after = (node for tail in (*self.tails, self.joint) for node in tail)
+        return (*self.head, self.split, *after)
 
 
 def find_divisions(graph: Dag) -> tuple[Division, ...]:
@@ -57,11 +63,18 @@ class _Finder:
         for split in splits:
             head = self.head(split.inputs[0])
             if head is not None:
-                tails = tuple(self.tail(part, head[0]) for part in split.results)
-                made = Division(head, split, tails)
+                made = self.division(head, split)
                 self.taken |= dict.fromkeys(made.nodes, made)
                 found.append(made)
         return tuple(found)
+
+    def division(self, head: tuple[Node, ...], split: Node) -> Division:
+        parts, contraction = split.results, head[0]
+        if len({part.tensor_type for part in parts}) == 1:
+            joint = self.tail(parts, contraction)
+            if joint:
+                return Division(head, split, ((),) * len(parts), joint)
+        return Division(head, split, tuple(self.tail((part,), contraction) for part in parts))
 
     def head(self, v: Value) -> tuple[Node, ...] | None:
         """The contraction that a value comes from, and the element-wise nodes between the two that
@@ -80,23 +93,23 @@ class _Finder:
                 return (*before, v.node)
         return None
 
-    def tail(self, part: Value, contraction: Node) -> tuple[Node, ...]:
-        """The element-wise nodes that compute one value of a part, and nothing else."""
+    def tail(self, values: Sequence[Value], contraction: Node) -> tuple[Node, ...]:
+        """The element-wise nodes that compute one value of others, and nothing else."""
         tail: list[Node] = []
-        while more := self.more(part, contraction):
+        while more := self.more(values, contraction):
             tail += more
-            part = more[-1].results[0]
+            values = more[-1].results
         return tuple(tail)
 
-    def more(self, v: Value, contraction: Node) -> list[Node]:
-        """The next element-wise nodes that alone read a value and together have one result.
+    def more(self, values: Sequence[Value], contraction: Node) -> list[Node]:
+        """The next element-wise nodes that alone read values and together have one result.
 
         Nothing outside can lie between them (see `partition`), but what else they read may need
         another part: then they follow the kernel and are no part of it.
         """
-        shape, users = v.tensor_type.shape, self.graph.users
+        shape, users = values[0].tensor_type.shape, self.graph.users
         nodes: set[Node] = set()
-        computed, results = {v}, [v]
+        computed, results = set(values), list(values)
         while True:
             added = {
                 user
@@ -114,7 +127,7 @@ class _Finder:
                 r for r in computed
                 if r in self.wanted or any(u not in nodes for u in users.get(r, ()))
             ]  # fmt: skip
-            if len(results) == 1:
+            if len(results) == 1 and results[0] not in values:
                 return sorted(nodes, key=self.order.__getitem__)
 
     def need(self, values: Sequence[Value], contraction: Node) -> bool:

@@ -61,18 +61,28 @@ def _place(output: Compute, whole: Compute) -> tuple[int, int] | None:
 
     y[i, j] = relu(s[i, j + 64])   ->   1, 64         None where it reads anything else of it
     """
-    reads = {e for e in subexpressions(output.body) if isinstance(e, Read) and e.tensor is whole}
-    if len(reads) != 1 or len(output.axes) != len(whole.axes):
+    reads = reads_of(output, whole)
+    return shift_of(reads[0], output) if len(reads) == 1 else None
+
+
+def reads_of(output: Compute, whole: Compute) -> list[Read]:
+    """The different reads of one tensor in an expression of another."""
+    found = (e for e in subexpressions(output.body) if isinstance(e, Read) and e.tensor is whole)
+    return list(dict.fromkeys(found))
+
+
+def shift_of(read: Read, output: Compute) -> tuple[int, int] | None:
+    """The axis of which an output reads a part, and where that starts; None for other reads."""
+    shape, shifted = read.tensor.shape, list[tuple[int, int]]()
+    if len(shape) != len(output.axes):
         return None
-    (read,) = reads
-    shifted: list[tuple[int, int]] = []
     for number, (index, axis) in enumerate(zip(read.indices, output.axes)):
-        if index is axis and axis.extent == whole.shape[number]:
+        if index is axis and axis.extent == shape[number]:
             continue
         form = affine(index)
         if form.terms != ((axis, 1),) and axis.extent > 1:
             return None
-        if axis.extent != whole.shape[number]:
+        if axis.extent != shape[number]:
             shifted.append((number, form.constant))
     return shifted[0] if len(shifted) == 1 else None
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from whet.ir.affine import affine, free_symbols
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elements
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, Var, as_expr, elements
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, read_tensors, subexpressions
 from whet.schedule.families.contraction.halo import Edge, find_edges
@@ -53,6 +53,20 @@ class ColumnRange:
 
 
 @dataclass(frozen=True, eq=False)
+class Fold:
+    """A result of which every element is made of the sums of several columns.
+
+    target[address] = value, over the axes of the contraction and `column` instead of its columns;
+    the sum of column `n * column.extent + column` is the n-th variable of `sums` in the value.
+    """
+
+    column: Axis
+    address: Expr
+    value: Expr
+    sums: tuple[Var, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Contraction:
     """The parts of a stage that the sketch works on."""
 
@@ -74,6 +88,8 @@ class Contraction:
     ranges: tuple[ColumnRange, ...] = ()
     """The results that share the columns, in order of the task's, if there are several; the stage
     is then the widest of them."""
+    fold: Fold | None = None
+    """The result, if it has fewer columns than the stage, which is then the sums alone."""
 
     @property
     def is_turned(self) -> bool:
@@ -190,7 +206,11 @@ def _stage_of(task: Task) -> FlatStage | None:
 
 
 def contraction_along(
-    task: Task, stage: FlatStage, vector: Axis, ranges: tuple[ColumnRange, ...] = ()
+    task: Task,
+    stage: FlatStage,
+    vector: Axis,
+    ranges: tuple[ColumnRange, ...] = (),
+    fold: Fold | None = None,
 ) -> Contraction | None:
     """The contraction with lanes along the axis."""
     if len(stage.reduces) != 1:
@@ -216,7 +236,9 @@ def contraction_along(
     outer = tuple(x for x in others if x in in_b)
     order = sorted(reduce.axes, key=lambda x: -_step(a, x))
     k_axes, k_values, a = _merge_reduced(order, a)
-    return Contraction(task, stage, reduce, a, b, vector, m_axes, outer, k_axes, k_values, ranges)
+    return Contraction(
+        task, stage, reduce, a, b, vector, m_axes, outer, k_axes, k_values, ranges, fold
+    )
 
 
 def _step(e: Expr, axis: Axis) -> int:

@@ -1,8 +1,9 @@
-"""The sketches of contractions: one operand in panels, both turned, or columns divided."""
+"""The sketches of contractions: one operand in panels, both turned, columns divided or folded."""
 
 from __future__ import annotations
 
 from whet.schedule.families.contraction.divided import divided_holes, find_divided
+from whet.schedule.families.contraction.folded import find_folded, folded_holes, folded_nests
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import Tiling, find_contraction, find_turned
 from whet.schedule.families.contraction.nests import contraction_nests
@@ -29,4 +30,7 @@ DIVIDED = Family(
     direct_costs,
     lower_contraction,
     contraction_nests,
+)
+FOLDED = Family(
+    "folded", find_folded, Tiling, folded_holes, direct_costs, lower_contraction, folded_nests
 )
