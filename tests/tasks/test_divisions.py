@@ -142,6 +142,12 @@ def test_views_have_the_border_of_what_they_are_part_of() -> None:
     assert all(whole in step.storages.values() for step in steps[2:4])
 
 
+def test_a_single_row_has_its_zeros_a_row_away() -> None:
+    g = Building(1, 8, 1, 9)
+    a, b = g.split(g.relu(g.conv(g.relu(g.conv(g.x, 24)), 21)), 8, 13)
+    assert len(kernels(g.graph(g.conv(g.join(g.conv(a, 8, 3), g.conv(b, 8, 3)), 8)))) == 5
+
+
 def test_parts_that_need_each_other_are_no_cycle() -> None:
     """a needs what is computed of b, so it cannot be finished before b is stored."""
     g = Building(6, 32)

@@ -156,8 +156,10 @@ class _Placer:
         found, border = view(node, position, place, v), self.border.get(v)
         if found is None or border is None:
             return found
-        lies_in_zeros = wider_border(place.border, border) == place.border
-        return replace(found, border=border) if lies_in_zeros and self.may_borrow(v) else None
+        if wider_border(place.border, border) != place.border or not self.may_borrow(v):
+            return None
+        # Zeros lie a step of the whole away, also where the value itself has a single position.
+        return replace(found, strides=place.strides, border=border)
 
     def lend_borders(self) -> None:
         """Give values the zeros that parts of them want around them: a part needs no copy then.
