@@ -204,3 +204,27 @@ def test_a_wider_window_in_a_region_gets_a_wider_border() -> None:
     found = difference(cut, Region((given,), (after,)), asked)
     wanted = [steps_seconds(p.steps_of[v.node], asked) for p, v in zip(plans, (before, after))]
     assert found == pytest.approx(wanted[1] - wanted[0])
+
+
+def test_new_parts_of_a_joined_value_lie_in_it() -> None:
+    """As in the whole plan, what replaces a part is computed where the part was."""
+    g = Building(1, 8, 12, 12)
+    x = g.relu(g.conv(g.x, 16, 3))
+    first, other = g.relu(g.conv(x, 16)), g.relu(g.conv(x, 32))
+    graphs = []
+    for part in (first, g.b.one(Sigmoid(), first)):
+        g.rng = np.random.default_rng(2)
+        graphs.append(g.graph(g.relu(g.conv(g.join(part, other), 8))))
+    asked = AnalyticPrice(TARGET, 1, "real")
+    before, after = (plan_segment(graph, asked) for graph in graphs)
+    assert isinstance(first, Result)
+    cut = cut_around(before, [first.node])
+    joined = [v for v in cut.region.outputs if v.tensor_type.shape[1] == 48]
+    assert len(joined) == 1
+    rewritten = tuple(
+        g.join(g.b.one(Sigmoid(), first), other) if v is joined[0] else v
+        for v in cut.region.outputs
+    )
+    found = difference(cut, Region(cut.region.inputs, rewritten), asked)
+    seconds = [steps_seconds(plan.steps, asked) for plan in (before, after)]
+    assert found == pytest.approx(seconds[1] - seconds[0])

@@ -36,7 +36,7 @@ def place_parts(
     kept: list[Division] = []
     others: list[Step] = []
     for division in found:
-        pair = _both_ways(graph, layouts, placement, division)
+        pair = _both_ways(graph, layouts, placement, division, pinned)
         if pair is None or price(pair[0].task) is None:
             continue
         together, first, after = pair
@@ -64,11 +64,17 @@ def _may_pay(
     (whole,), parts = division.split.inputs, division.split.results
     if _is_placed(division, pinned):
         return any(pinned[v].storage is not pinned[whole].storage for v in parts)
-    alone = (_needs_kernel(graph, layouts, *pair) for pair in zip(parts, division.tails))
+    alone = (_needs_kernel(graph, layouts, *pair, pinned) for pair in zip(parts, division.tails))
     return bool(division.joint) or any(alone)
 
 
-def _needs_kernel(graph: Dag, layouts: Layouts, part: Value, tail: Sequence[Node]) -> bool:
+def _needs_kernel(
+    graph: Dag,
+    layouts: Layouts,
+    part: Value,
+    tail: Sequence[Node],
+    pinned: Mapping[Value, Place],
+) -> bool:
     """Whether a part that is a view needs a kernel of its own, for what follows it or a copy.
 
     None is needed where element-wise nodes read it that are a kernel anyway.
@@ -78,11 +84,16 @@ def _needs_kernel(graph: Dag, layouts: Layouts, part: Value, tail: Sequence[Node
         shape = last.tensor_type.shape
         return not any(in_place(node, {last}, shape) for node in graph.users.get(last, ()))
     readers = (structure_of(node) for node in graph.users.get(part, ()))
-    return part in layouts.border or any(s is not None and joined_parts(s) for s in readers)
+    has_place = part in layouts.border or part in pinned
+    return has_place or any(s is not None and joined_parts(s) for s in readers)
 
 
 def _both_ways(
-    graph: Dag, layouts: Layouts, placement: Placement, division: Division
+    graph: Dag,
+    layouts: Layouts,
+    placement: Placement,
+    division: Division,
+    pinned: Mapping[Value, Place],
 ) -> tuple[Step, Step, list[Step]] | None:
     """One step for all of a division; and one for its head, with those that parts then need.
 
@@ -103,7 +114,7 @@ def _both_ways(
         if tail
         else [copy_step(views[part], placement.places[part], "part", part.tensor_type.shape)]
         for part, tail in zip(parts, division.tails)
-        if _needs_kernel(graph, layouts, part, tail)
+        if _needs_kernel(graph, layouts, part, tail, pinned)
     ]
     if division.joint:
         after = [group_steps(graph, Group(list(division.joint)), apart)]

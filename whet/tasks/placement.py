@@ -205,13 +205,17 @@ class _Placer:
             if parts is None or s is None or len(node.results) != 1:
                 continue
             whole = node.results[0]
-            if whole in self.pinned:
+            if whole in self.pinned and all(v in self.pinned for v in node.inputs):
                 self.pinned_view(node)
                 continue
-            if whole in self.graph.outputs:
+            place = self.pinned.get(whole)
+            if place.storage.kind != "arena" if place else whole in self.graph.outputs:
                 continue
             axis, starts = parts
-            inside = all(self.can_be_part(v, whole, axis) for v in node.inputs)
+            inside = all(
+                self.is_part(v, whole, axis, start) or self.can_be_part(v, whole, axis)
+                for v, start in zip(node.inputs, starts)
+            )
             if not inside or len(set(node.inputs)) != len(node.inputs):
                 continue
             for v, start in zip(node.inputs, starts):
@@ -219,6 +223,15 @@ class _Placer:
                 if v in self.border:
                     self.border[whole] = wider_border(self.border.get(whole), self.border[v])
             self.result.views[node] = True
+
+    def is_part(self, v: Value, whole: Value, axis: int, start: int) -> bool:
+        """Whether both are pinned, the one where it belongs in the other."""
+        if v not in self.pinned or whole not in self.pinned:
+            return False
+        part, outer = self.pinned[v], self.pinned[whole]
+        offset = outer.offset + start * outer.strides[axis]
+        same = part.storage is outer.storage and part.strides == outer.strides
+        return same and part.offset == offset
 
     def can_be_part(self, v: Value, whole: Value, axis: int) -> bool:
         if not isinstance(v, Result) or v in self.parent or v in self.graph.outputs:
@@ -229,6 +242,10 @@ class _Placer:
         if s is None or self.layouts.inner.get(v) != self.layouts.inner.get(whole):
             return False
         needs = self.border.get(v)
+        if needs and whole in self.pinned:
+            around = self.pinned[whole].border
+            if wider_border(around, needs) != around:
+                return False
         is_computed = not s.is_movement or v.node in self.divided
         return not (needs and any(needs[axis])) and is_computed
 
