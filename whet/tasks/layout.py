@@ -20,6 +20,7 @@ from whet.tasks.structure import (
     Structure,
     axes_without_gaps,
     has_dense_window,
+    ranges_of,
     structure_of,
     transposed_last_axis,
     transposition_of,
@@ -266,14 +267,20 @@ def _lanes_may_change(s: Structure) -> bool:
     return len(s.computes) == 1 and (s.is_pointwise or sliding_window(s.computes[0]) is not None)
 
 
+def _keeps_axes(s: Structure) -> bool:
+    """True unless data is moved to other axes: parts of a value lie as it does."""
+    return not s.is_movement or None not in ranges_of(s)
+
+
 class _Parts:
-    """Disjoint sets of values that share a layout: those that nodes compute with."""
+    """Disjoint sets of values that share a layout: those that nodes compute with, or take parts
+    of."""
 
     def __init__(self, found: Mapping[Node, Structure | None]) -> None:
         self.parent: dict[Value, Value] = {}
         self.values: dict[Value, None] = {}
         for node, s in found.items():
-            if s is None or s.is_movement:
+            if s is None or not _keeps_axes(s):
                 continue
             values = [v for v in (*node.inputs, *node.results) if not isinstance(v, Constant)]
             self.values |= dict.fromkeys(values)
@@ -310,7 +317,7 @@ def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Valu
     for nodes in (graph.nodes, tuple(reversed(graph.nodes))) * 2:
         for node in nodes:
             s = found[node]
-            if s is None or s.contraction is not None or s.is_movement:
+            if s is None or s.contraction is not None or not _keeps_axes(s):
                 continue
             rank = max((v.tensor_type.rank for v in node.results), default=0)
             around = [v for v in (*node.inputs, *node.results) if v.tensor_type.rank == rank]
@@ -318,5 +325,6 @@ def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Valu
             if not known or rank < 3:
                 continue
             for v in around:
-                if not isinstance(v, Constant):
+                # For a part of it the caller's array is not converted as a whole.
+                if not isinstance(v, Constant) and not (s.is_movement and v in graph.inputs):
                     inner.setdefault(v, known[0])

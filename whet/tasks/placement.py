@@ -18,8 +18,8 @@ from whet.tasks.dag import Dag
 from whet.tasks.divisions import Division
 from whet.tasks.layout import Layouts, strides_of
 from whet.tasks.places import Place, Placement, Storage
-from whet.tasks.stride_views import joined_parts, ranges_of, view
-from whet.tasks.structure import structure_of, transposition_of
+from whet.tasks.stride_views import joined_parts, view
+from whet.tasks.structure import ranges_of, structure_of, transposition_of
 from whet.tasks.task import Border, wider_border
 
 

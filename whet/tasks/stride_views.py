@@ -11,7 +11,6 @@ from whet.core.types import Array, Shape
 from whet.graph.graph import Node, Result, Value
 from whet.ir.affine import affine
 from whet.ir.expr import Binary, Const, Expr, Read, Select
-from whet.ir.tensor import Compute
 from whet.tasks.places import Place
 from whet.tasks.structure import Structure
 
@@ -103,22 +102,3 @@ def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
     covered = all(ends[a] == starts[b] for a, b in pairwise(order))
     whole = starts[order[0]] == 0 and ends[order[-1]] == stage.shape[axis]
     return (axis, starts) if covered and whole else None
-
-
-def ranges_of(s: Structure) -> list[tuple[int, ...] | None]:
-    """For every result that is a range of what it reads, the axes of which it is only a part.
-
-    split(x, axis=1, sizes=[2, 3]) of x[4, 5]   ->   [(1,), (1,)]         None for other results
-    """
-    found: list[tuple[int, ...] | None] = []
-    for stage in s.outputs:
-        if not (isinstance(stage, Compute) and isinstance(stage.body, Read)):
-            return [None] * len(s.outputs)
-        read = stage.body
-        alike = len(read.indices) == len(stage.shape) and all(
-            affine(index).terms == ((axis, 1),) or axis.extent == extent == 1
-            for index, axis, extent in zip(read.indices, stage.axes, read.tensor.shape)
-        )
-        pairs = enumerate(zip(stage.shape, read.tensor.shape))
-        found.append(tuple(n for n, (part, whole) in pairs if part < whole) if alike else None)
-    return found

@@ -271,3 +271,23 @@ def in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
     ):
         return False
     return all(reads_in_place(s, n) for n, v in enumerate(node.inputs) if v in inside)
+
+
+@lru_cache(maxsize=KNOWN)
+def ranges_of(s: Structure) -> tuple[tuple[int, ...] | None, ...]:
+    """For every result that is a range of what it reads, the axes of which it is only a part.
+
+    split(x, axis=1, sizes=[2, 3]) of x[4, 5]   ->   [(1,), (1,)]         None for other results
+    """
+    found: list[tuple[int, ...] | None] = []
+    for stage in s.outputs:
+        if not (isinstance(stage, Compute) and isinstance(stage.body, Read)):
+            return (None,) * len(s.outputs)
+        read = stage.body
+        alike = len(read.indices) == len(stage.shape) and all(
+            affine(index).terms == ((axis, 1),) or axis.extent == extent == 1
+            for index, axis, extent in zip(read.indices, stage.axes, read.tensor.shape)
+        )
+        pairs = enumerate(zip(stage.shape, read.tensor.shape))
+        found.append(tuple(n for n, (part, whole) in pairs if part < whole) if alike else None)
+    return tuple(found)
