@@ -1,0 +1,44 @@
+"""Steps that concern a graph as a whole: they join operators too far apart for one block.
+
+    step 1: matmul(x1, w), ..., step 9: matmul(x9, w)   ->   split(matmul(concat(x1, ..., x9), w))
+"""
+
+from __future__ import annotations
+
+from whet.graph.graph import Graph, Result
+from whet.joint.blocks import SMALLEST
+from whet.joint.moves import hoist_slices, lift_epilogues
+from whet.joint.search import Step
+from whet.superopt.apply.axis_rules import merge_rewrites
+from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
+
+
+def far_steps(graph: Graph) -> list[Step]:
+    """Slices moved to where they cost least, and operators put together that lie far apart."""
+    part = Part(graph.inputs, graph.outputs)
+    found = []
+    hoisted = hoist_slices(part)
+    if hoisted is not None:
+        found.append(hoisted)
+    by_kind: dict[object, list[Rewrite]] = {}
+    for rewrite in merge_rewrites(part):
+        if _spread(part, rewrite):
+            kind = (rewrite.rule, tuple(v.type for v in rewrite.old))
+            by_kind.setdefault(kind, []).append(rewrite)
+    for rewrites in by_kind.values():
+        chosen = disjoint(rewrites)
+        try:
+            made = applied(part, chosen)
+        except CycleError:
+            continue
+        found.append((tuple(chosen), made))
+        lifted = lift_epilogues(made)
+        if lifted is not None:
+            found.append(((*chosen, *lifted[0]), lifted[1]))
+    return found
+
+
+def _spread(part: Part, rewrite: Rewrite) -> bool:
+    """Whether the operators lie too far apart for one block."""
+    at = [part.levels[v.node] for v in rewrite.old if isinstance(v, Result)]
+    return max(at) - min(at) > SMALLEST
