@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from whet.core.config import process_config
 from whet.core.errors import UsageError, check
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
+from whet.runtime.executable import Executable
 from whet.runtime.files import atomic_write
 
 if TYPE_CHECKING:
@@ -107,9 +109,7 @@ def explain_command(
         "before_seconds": outcome.before,
         "after_seconds": outcome.after,
         "graphs": outcome.states,
-        "steps": [
-            _document(s, measured[n] if measured else None) for n, s in enumerate(steps)
-        ],
+        "steps": [_document(s, measured[n] if measured else None) for n, s in enumerate(steps)],
     }
     reporter.result(document, lambda: _show(reporter, model, outcome, steps, measured))
 
@@ -143,15 +143,15 @@ def measure_steps(
             shift = n % len(made)
             for i in [*range(shift, len(made)), *range(shift)]:
                 made[i](values)
-                turns[i].append([_seconds(lambda i=i: made[i](values)) for _ in range(CALLS)])  # type: ignore[misc]
+                turns[i].append([_seconds(made[i], values) for _ in range(CALLS)])
             done()
     timings = [summarize_turns(t) for t in turns]
-    return [ratio(a, b) for a, b in zip(timings, timings[1:])]
+    return [ratio(a, b) for a, b in itertools.pairwise(timings)]
 
 
-def _seconds(call: Any) -> float:
+def _seconds(run: Executable, values: Sequence[Any]) -> float:
     start = time.perf_counter()
-    call()
+    run(values)
     return time.perf_counter() - start
 
 

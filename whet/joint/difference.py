@@ -127,7 +127,8 @@ def difference(before: Graph, after: Graph, apart: frozenset[Node] = frozenset()
             continue
         usable = a is not None and b is not None and b not in apart and b not in twins
         if usable and a not in taken and not {a, b} & common and _alike(old, new):
-            assert a is not None and b is not None
+            assert a is not None
+            assert b is not None
             twins[b] = a
             taken.add(a)
             stack += zip(a.inputs, b.inputs)
@@ -140,7 +141,8 @@ def difference(before: Graph, after: Graph, apart: frozenset[Node] = frozenset()
 
 def _alike(old: Value, new: Value) -> bool:
     """Whether two results come from the same operator, applied to values of the same types."""
-    assert isinstance(old, Result) and isinstance(new, Result)
+    assert isinstance(old, Result)
+    assert isinstance(new, Result)
     a, b = old.node, new.node
     if old.index != new.index or a.op != b.op or len(a.inputs) != len(b.inputs):
         return False

@@ -1,6 +1,8 @@
 """Steps that concern a graph as a whole: they join operators too far apart for one block.
 
     step 1: matmul(x1, w), ..., step 9: matmul(x9, w)   ->   split(matmul(concat(x1, ..., x9), w))
+
+Such a step is judged by the price of the whole graph.
 """
 
 from __future__ import annotations

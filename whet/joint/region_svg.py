@@ -1,13 +1,14 @@
 """A difference of two graphs as one SVG: before on the left, after on the right, data flows down.
 
 Nodes lie in layers by their depth; within a layer they are ordered by where what they read lies.
-Boxes with a coloured edge are the nodes that differ, pale ones the values around them.
+Many nodes that are alike in one layer are drawn as a few of them and one box for the rest.  Boxes
+with a coloured edge are the nodes that differ, pale ones the values around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from whet.graph.graph import Constant, Node, Result, Value
@@ -19,8 +20,8 @@ WIDTH, HEIGHT = 168, 46
 GAP_X, GAP_Y, MARGIN, HEAD = 14, 26, 16, 34
 CHARACTERS = 25
 """That fit into a box."""
-MOST_NODES = 40
-"""Nodes of a side that are drawn."""
+MOST_BOXES, MOST_ALIKE = 80, 4
+"""Boxes that are drawn of a side, and of nodes that are alike in one layer."""
 STYLE = (
     "text{font:11px sans-serif}.head{font:bold 14px sans-serif}.small{fill:#555}"
     "rect{fill:#fff;stroke:#0072b2;stroke-width:1.5}.after rect{stroke:#d55e00}"
@@ -37,6 +38,8 @@ class Box:
     reads: tuple[int, ...]
     """Numbers of boxes before this one."""
     changed: bool
+    kind: str = ""
+    """The operator: boxes of the same kind and type are alike."""
     title: str = ""
 
 
@@ -65,7 +68,6 @@ def side_boxes(
     part: Difference, nodes: Sequence[Node], ends: Sequence[Value], names: Mapping[Node, str]
 ) -> list[Box]:
     """The boxes of one side: what enters, the nodes, and what leaves."""
-    shown = nodes[:MOST_NODES]
     boxes: list[Box] = []
     numbers: dict[Value, int] = {}
 
@@ -73,25 +75,61 @@ def side_boxes(
         v = v if v in numbers else part.same(v)
         if v not in numbers and not isinstance(v, Constant):
             made_by = names.get(v.node, v.node.op.name) if isinstance(v, Result) else ""
-            name = made_by or getattr(v, "name", "")
             numbers[v] = len(boxes)
-            boxes.append(Box(name, str(v.type), (), False))
+            boxes.append(Box(made_by or getattr(v, "name", ""), str(v.type), (), False))
         return numbers.get(v)
 
-    for node in shown:
-        found = (entering(v) for v in node.inputs)
+    for node in nodes:
+        found = [entering(v) for v in node.inputs]
         reads = tuple(dict.fromkeys(n for n in found if n is not None))
         for v in node.results:
             numbers[v] = len(boxes)
         title = f"{names.get(node, 'new')}: {_call(node)}"
-        boxes.append(Box(_call(node), str(node.results[0].type), reads, True, title))
-    for v in dict.fromkeys(ends):
-        if v in numbers:
-            boxes.append(Box("read by the rest", str(v.type), (numbers[v],), False))
-    if len(nodes) > len(shown):
-        more = f"and {len(nodes) - len(shown)} more nodes"
-        boxes.append(Box("...", more, (numbers[shown[-1].results[0]],), False))
-    return boxes
+        shown = str(node.results[0].type)
+        boxes.append(Box(_call(node), shown, reads, True, node.op.name, title))
+    boxes += [
+        Box("read by the rest", str(end.type), (numbers[end],), False, "end")
+        for end in dict.fromkeys(ends)
+        if end in numbers
+    ]
+    return shortened(collapsed(boxes))
+
+
+def collapsed(boxes: Sequence[Box]) -> list[Box]:
+    """The boxes with one in place of many that are alike: of the same kind, type and depth.
+
+    matmul, matmul, matmul, matmul, matmul   ->   matmul, matmul, matmul, 2 more
+    """
+    depth = depths(boxes)
+    alike: dict[object, list[int]] = {}
+    for n, box in enumerate(boxes):
+        alike.setdefault((box.kind, box.second, depth[n], box.changed), []).append(n)
+    joined: dict[int, list[int]] = {}
+    for members in alike.values():
+        if len(members) > MOST_ALIKE:
+            joined[members[MOST_ALIKE - 1]] = members[MOST_ALIKE - 1 :]
+    head = {n: first for first, members in joined.items() for n in members}
+    # In the order of depth, everything that a box reads has its number before it.
+    order = sorted((n for n in range(len(boxes)) if head.get(n, n) == n), key=depth.__getitem__)
+    number = {n: new for new, n in enumerate(order)}
+    made = []
+    for n in order:
+        members = joined.get(n, [n])
+        reads = dict.fromkeys(number[head.get(m, m)] for k in members for m in boxes[k].reads)
+        box = replace(boxes[n], reads=tuple(reads))
+        if n in joined:
+            name = box.kind or "value"
+            box = replace(box, first=f"{len(members)} more: {name}", title="")
+        made.append(box)
+    return made
+
+
+def shortened(boxes: list[Box]) -> list[Box]:
+    """The first boxes, and one that says that there are more."""
+    if len(boxes) <= MOST_BOXES:
+        return boxes
+    more = Box("...", f"{len(boxes) - MOST_BOXES} more", (MOST_BOXES - 1,), False)
+    return [*boxes[:MOST_BOXES], more]
 
 
 def _call(node: Node) -> str:
@@ -100,16 +138,24 @@ def _call(node: Node) -> str:
 
 
 # ---------------------------------------------------------------------------------------- layout
-def layout(boxes: Sequence[Box]) -> list[tuple[float, float]]:
-    """The upper left corners: in layers by depth, near to what is read."""
+def depths(boxes: Sequence[Box]) -> list[int]:
+    """The layer of each box: below all that it reads.
+
+    What enters lies right above what reads it first, and not all of it in the uppermost layer.
+    """
     depth: list[int] = []
+    first: dict[int, int] = {}
     for box in boxes:
         depth.append(1 + max((depth[n] for n in box.reads), default=-1))
-    # What enters lies right above what reads it first, not all in the uppermost layer.
-    for n, box in enumerate(boxes):
-        readers = [depth[m] for m, other in enumerate(boxes) if n in other.reads]
-        if not box.reads and readers:
-            depth[n] = min(readers) - 1
+        for n in box.reads:
+            first[n] = min(first.get(n, depth[-1]), depth[-1])
+    return [first[n] - 1 if not box.reads and n in first else depth[n]
+            for n, box in enumerate(boxes)]  # fmt: skip
+
+
+def layout(boxes: Sequence[Box]) -> list[tuple[float, float]]:
+    """The upper left corners: in layers by depth, near to what is read."""
+    depth = depths(boxes)
     step = WIDTH + GAP_X
     places = [(0.0, 0.0)] * len(boxes)
     for layer in range(max(depth, default=-1) + 1):
@@ -127,9 +173,7 @@ def layout(boxes: Sequence[Box]) -> list[tuple[float, float]]:
     return places
 
 
-def _side(
-    name: str, boxes: Sequence[Box], places: Sequence[tuple[float, float]], x: float
-) -> str:
+def _side(name: str, boxes: Sequence[Box], places: Sequence[tuple[float, float]], x: float) -> str:
     lines = [f'<g class="{name}" transform="translate({x:.0f} {MARGIN})">']
     lines.append(f'<text class="head" x="0" y="14">{name}</text>')
     for box, (to_x, to_y) in zip(boxes, places):
