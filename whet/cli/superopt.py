@@ -103,7 +103,7 @@ def superopt_command(
     found = search(opened, count, limit, reporter)
     if found.interrupted:
         reporter.note(f"interrupted, {len(found.steps)} steps kept")
-    data = exported(found.graph) if found.graph is not None else None
+    data, opset = exported(found.graph) if found.graph is not None else (None, None)
     measured: Ratio | None = None
     if data is not None and cost == ONNXRUNTIME:
         inputs = model_inputs(opened, given_values(given), seed)
@@ -111,7 +111,7 @@ def superopt_command(
     changed = data is not None and (measured is None or measured.low > 1)
     with atomic_write(output) as file:
         file.write(data if changed and data is not None else original_bytes(model))
-    report(reporter, output, cost, changed, found, measured)
+    report(reporter, output, cost, opset if changed else None, found, measured)
 
 
 def require_onnxruntime() -> None:
@@ -192,15 +192,15 @@ def _counted(rules: Iterable[str]) -> dict[str, int]:
 
 
 # ----------------------------------------------------------------------------------------- files
-def exported(graph: Graph) -> bytes:
-    """The graph as an ONNX file that the checker has seen."""
+def exported(graph: Graph) -> tuple[bytes, int]:
+    """The graph as an ONNX file that the checker has seen, and its opset."""
     import onnx
 
-    from whet.graph.export import export_model
+    from whet.graph.export_portable import portable_model
 
-    made: Any = export_model(graph)
+    made: Any = portable_model(graph)
     onnx.checker.check_model(made)
-    return bytes(made.SerializeToString())
+    return bytes(made.SerializeToString()), int(made.opset_import[0].version)
 
 
 def original_bytes(model: str) -> bytes:
@@ -256,17 +256,17 @@ def report(
     reporter: Reporter,
     output: Path,
     cost: str,
-    changed: bool,
+    opset: int | None,
     found: Outcome,
     measured: Ratio | None,
 ) -> None:
-    from whet.graph.export_operators import OPSET
-
+    """Tells what was written; without an opset that is the model as it was."""
+    changed = opset is not None
     document = {
         "output": str(output),
         "cost": cost,
         "changed": changed,
-        "opset": OPSET if changed else None,
+        "opset": opset,
         "graphs": found.states,
         "steps": [dict(step) for step in found.steps] if changed else [],
         "predicted_gain": found.predicted,
@@ -287,7 +287,7 @@ def report(
                          f"(95 %: {measured.low:.2f} to {measured.high:.2f})")  # fmt: skip
         told = f"; {', '.join(gains)}" if gains else ""
         if changed:
-            reporter.text(f"{output}: rewritten, opset {OPSET}{told}")
+            reporter.text(f"{output}: rewritten, opset {opset}{told}")
         else:
             reporter.text(f"{output}: the model as it was, nothing faster was found{told}")
 

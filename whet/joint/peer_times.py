@@ -42,9 +42,9 @@ class Loaded:
     """A graph in a session, with inputs to call it on."""
 
     def __init__(self, graph: Graph, threads: int) -> None:
-        from whet.graph.export import export_model  # brings onnx
+        from whet.graph.export_portable import portable_model  # brings onnx
 
-        model: Any = export_model(graph)
+        model: Any = portable_model(graph)
         self.session = open_session(model.SerializeToString(), threads)
         rng = np.random.default_rng(0)
         self.feed = {v.name: _random(v.tensor_type, rng) for v in graph.inputs}
