@@ -25,6 +25,7 @@ from whet.frontend.onnx import importer
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
+from whet.joint import kept
 from whet.ops.gather import Gather
 from whet.tasks import plan as plan_module
 
@@ -50,8 +51,9 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lenient(configured: Configured, tmp_path: Path) -> Path:
-    """Settings as a user has them, with a cache of this test alone."""
-    configured(STRICT=None, CACHE_DIR=tmp_path / "cache")
+    """Settings as a user has them, with a cache of this test alone; graphs stay as they are, so
+    that nothing is planned twice."""
+    configured(STRICT=None, CACHE_DIR=tmp_path / "cache", REWRITE_SECONDS=0)
     return tmp_path / "cache" / "report"
 
 
@@ -87,6 +89,23 @@ def test_the_interpreter_goes_on_with_a_warning(lenient: Path, broken: None, mod
     assert f.describe()[0] == "not native: all operators run in the interpreter"
     assert str(report) in "\n".join(f.describe())
     np.testing.assert_allclose(f(X), expected(model), rtol=1e-6)
+
+
+def test_a_search_that_fails_leaves_the_graph_as_it_is(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path
+) -> None:
+    configured(STRICT=None, CACHE_DIR=tmp_path / "cache")
+
+    def fail(*args: object) -> None:
+        raise KeyError("x7")
+
+    monkeypatch.setattr(kept, "search", fail)
+    with pytest.warns(WhetWarning, match="cheaper graph") as caught:
+        f = whet.compile(model, {"x": (2, 8)})
+    (warning,) = caught
+    assert "KeyError: 'x7'" in str(warning.message)
+    assert f.engine == "native"
+    np.testing.assert_allclose(f(X), interpret(f.graph, (X,))[0], rtol=1e-5)
 
 
 def test_who_takes_notes_is_told(lenient: Path, broken: None, model: Path) -> None:
@@ -238,7 +257,7 @@ def test_a_search_that_fails_leaves_native_code(
     def fail(*args: object, **options: object) -> None:
         raise IndexError("no candidate")
 
-    monkeypatch.setattr("whet.api.tuning.tune_graphs", fail)
+    monkeypatch.setattr("whet.joint.tuning.tune_graphs", fail)
     with pytest.warns(WhetWarning, match="whet failed to search for faster kernels, and uses thos"):
         f = whet.compile(model, {"x": (2, 8)}, budget=1)
     assert f.engine == "native"

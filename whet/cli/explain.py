@@ -60,7 +60,7 @@ def explain_command(
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Time of the search; by default as when a model is compiled."
+            metavar="TIME", help="Time of a search anew; by default what compiling has found."
         ),
     ] = None,
     input: InputOption = None,
@@ -86,11 +86,15 @@ def explain_command(
         reporter.note("shapes depend on data: this is about the part of the model in front of that")
     found, cache = searched_target(target, reporter)
     from whet.joint.explain import explained
-    from whet.joint.kept import cheaper_graph
+    from whet.joint.kept import cheaper_graph, search
 
     count = thread_count(threads)
     with reporter.working("searching"):
-        _, outcome = cheaper_graph(opened.graph, found, count, opened.numerics, cache, seconds)
+        where = (opened.graph, found, count, opened.numerics)
+        if budget is None:
+            outcome = cheaper_graph(*where, cache, seconds)[1]
+        else:
+            outcome = search(*where, seconds)
         steps = list(explained(opened.graph, outcome))
     measured: list[Ratio] = []
     if measure and steps:

@@ -142,15 +142,16 @@ def require_plain(opened: Opened) -> None:
 
 # -------------------------------------------------------------------------------------- searches
 def by_whet(opened: Opened, threads: int, seconds: float, reporter: Reporter) -> Outcome:
-    """The graph that whet would compile."""
-    from whet.joint.kept import cheaper_graph
+    """The graph that whet expects to run fastest."""
+    from whet.joint.kept import rewritten_graph, search
 
-    target, cache = searched_target(None, reporter)
+    target, _ = searched_target(None, reporter)
     with reporter.working("searching"):
-        graph, found = cheaper_graph(opened.graph, target, threads, opened.numerics, cache, seconds)
+        found = search(opened.graph, target, threads, opened.numerics, seconds)
     if found.recipe is None:
         return Outcome(None, (), found.states)
     steps = tuple(taken.rules for taken in found.taken)
+    graph = rewritten_graph(opened.graph, found)
     return Outcome(graph, steps, found.states, found.before / found.after)
 
 

@@ -43,7 +43,7 @@ class Block:
     given: tuple[Value, ...]
     """The values of the graph that the outputs are."""
     places: Mapping[Value, Place]
-    """Where inputs and outputs lie."""
+    """Where inputs, outputs and what kernels leave to each other lie."""
 
 
 def cut_blocks(whole: Whole, shift: int = 0) -> list[Block]:
@@ -66,7 +66,7 @@ def narrow_blocks(
     first = SMALLEST + shift
     while start < len(order):
         end = _best_cut(stored, live, start, start + first, len(order))
-        blocks.append(_block(order[start:end], users, needed, places))
+        blocks.append(_block(order[start:end], users, needed, stored, places))
         start, first = end, SMALLEST
     return [b for b in blocks if b.part.nodes]
 
@@ -118,6 +118,7 @@ def _block(
     nodes: Sequence[Node],
     users: Mapping[Value, Sequence[Node]],
     needed: set[Value],
+    stored: Collection[Value] | None,
     places: Mapping[Value, Place],
 ) -> Block:
     inside = set(nodes)
@@ -139,7 +140,8 @@ def _block(
     inputs = tuple(now.values())
     for node in nodes:
         now.update(zip(node.results, apply(node.op, *(now.get(v, v) for v in node.inputs))))
-    lie = {now[v]: places[v] for v in (*taken, *given) if v in places}
+    kept = (v for node in nodes for v in node.results if stored is not None and v in stored)
+    lie = {now[v]: places[v] for v in (*taken, *given, *kept) if v in places}
     return Block(Part(inputs, tuple(now[v] for v in given)), tuple(taken), given, lie)
 
 

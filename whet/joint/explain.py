@@ -112,7 +112,7 @@ def _proof(rule: Rule) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def _generated() -> Mapping[str, Rule]:
-    return {rule.name: rule for rule in shipped()}
+    return {rule.name: rule for rule in shipped(certified=True)}
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ Such a step is judged by the price of the whole graph.
 
 from __future__ import annotations
 
-from whet.graph.graph import Graph, Result
+from whet.graph.graph import Constant, Graph, Result
 from whet.joint.blocks import SMALLEST
 from whet.joint.moves import hoist_slices, lift_epilogues
 from whet.joint.search import Step
@@ -16,7 +16,7 @@ from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disj
 
 
 def far_steps(graph: Graph) -> list[Step]:
-    """Slices moved to where they cost least, and operators put together that lie far apart."""
+    """Slices moved to where they cost least, and products of all steps of a recurrence."""
     part = Part(graph.inputs, graph.outputs)
     found = []
     hoisted = hoist_slices(part)
@@ -24,7 +24,7 @@ def far_steps(graph: Graph) -> list[Step]:
         found.append(hoisted)
     by_kind: dict[object, list[Rewrite]] = {}
     for rewrite in merge_rewrites(part):
-        if _spread(part, rewrite):
+        if _recurs(part, rewrite):
             kind = (rewrite.rule, tuple(v.type for v in rewrite.old))
             by_kind.setdefault(kind, []).append(rewrite)
     for rewrites in by_kind.values():
@@ -40,7 +40,12 @@ def far_steps(graph: Graph) -> list[Step]:
     return found
 
 
-def _spread(part: Part, rewrite: Rewrite) -> bool:
-    """Whether the operators lie too far apart for one block."""
-    at = [part.levels[v.node] for v in rewrite.old if isinstance(v, Result)]
+def _recurs(part: Part, rewrite: Rewrite) -> bool:
+    """Whether the operators use one weight at places that are too far apart for one block: the
+    steps of a recurrence."""
+    nodes = [v.node for v in rewrite.old if isinstance(v, Result)]
+    shared = set.intersection(*(set(node.inputs) for node in nodes))
+    if not any(isinstance(v, Constant) and v.tensor_type.size > 1 for v in shared):
+        return False
+    at = [part.levels[node] for node in nodes]
     return max(at) - min(at) > SMALLEST

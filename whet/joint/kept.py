@@ -21,7 +21,7 @@ from whet.ops.base import Numeric
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.patterns import Patterns
 from whet.superopt.rules.files import shipped
-from whet.tasks.price import no_evidence
+from whet.tasks.price import Price, no_evidence
 
 KIND = "rewrites"
 """The kind of entries in the cache."""
@@ -78,23 +78,50 @@ def cheaper_graph(
 ) -> tuple[Graph, Rewritten]:
     """The graph that is expected to be fastest, and how it was found.
 
-    What a search of at least that time has found before is used again.
+    What was found before, here or by a search with measurements, is used again.
     """
     if len(graph.nodes) < 2:
         return graph, UNCHANGED
-    key = digest_text(form_digest(graph), target.to_json(), str(threads), numerics, str(seconds),
-                      program_key())  # fmt: skip
+    key = _key(graph, target, threads, numerics)
     known = _SEARCHED.get(key) or _known(cache.get(KIND, key))
     if known is None:
-        known = search(graph, target, threads, numerics, seconds)
+        _SEARCHED[key] = UNCHANGED  # should the search fail, it fails once
+        try:
+            known = search(graph, target, threads, numerics, seconds)
+        except MemoryError:  # whoever makes room for such values says so
+            return graph, UNCHANGED
         cache.put(KIND, key, known.write())
     _SEARCHED[key] = known
-    if known.recipe is None:
-        return graph, known
+    return rewritten_graph(graph, known), known
+
+
+def remember(
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    cache: FileCache,
+    found: Rewritten,
+) -> None:
+    """Keeps an outcome for all later compilations of the graph."""
+    key = _key(graph, target, threads, numerics)
+    _SEARCHED[key] = found
+    cache.put(KIND, key, found.write())
+
+
+def rewritten_graph(graph: Graph, found: Rewritten) -> Graph:
+    """The graph that was found, with the elements of its constants; as it is, if the recipe is one
+    for another graph."""
+    if found.recipe is None:
+        return graph
     try:
-        return follow_recipe(known.recipe, graph), known
+        return follow_recipe(found.recipe, graph)
     except GraphError:
-        return graph, UNCHANGED
+        return graph
+
+
+def _key(graph: Graph, target: Target, threads: int, numerics: Numeric) -> str:
+    return digest_text(form_digest(graph), target.to_json(), str(threads), numerics, program_key())
 
 
 def _known(data: bytes | None) -> Rewritten | None:
@@ -105,11 +132,17 @@ def _known(data: bytes | None) -> Rewritten | None:
 
 
 def search(
-    graph: Graph, target: Target, threads: int, numerics: Numeric, seconds: float
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    seconds: float,
+    price: Price | None = None,
 ) -> Rewritten:
-    """The outcome of one search."""
+    """The outcome of one search, by analytic prices unless others are given."""
     backend = backend_of(target)
-    price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
+    if price is None:
+        price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
     kind: Numeric = "real" if numerics == "real" else "exact"
     search = Superoptimizer(price, backend.holds, lambda: shared_matcher(kind), seconds)
     found = search.run(graph, WORTH_SEARCHING)

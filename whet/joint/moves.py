@@ -1,4 +1,4 @@
-"""The steps of the search: rewrites of rules and of carried axes, one at a time or as far as they go."""
+"""Steps of the search: rewrites by rules and along carried axes, alone or as far as they go."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from whet.graph.graph import Graph, Node, Value
 from whet.graph.passes.expand_composites import ExpandingBuilder
 from whet.superopt.apply.rewrite import Part
 from whet.tasks.dag import Region
+from whet.tasks.edges import join_edges
 from whet.tasks.pieces import NativePiece
 from whet.tasks.places import Place
 from whet.tasks.plan import Holds, plan_graph
@@ -63,13 +64,19 @@ def _written(step: AnyStep) -> Sequence[Value]:
 
 
 def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Price) -> float:
-    """Seconds of a part whose inputs lie at these places, and whose outputs take the places of
+    """Seconds of a part: what has not changed lies where it lay, and outputs take the places of
     those of the part that it replaces."""
-    outputs, _ = written_out(part.nodes, part.outputs)
-    pinned = {v: places[v] for v in part.inputs if v in places}
+    outputs, now = written_out(part.nodes, part.outputs)
+    kept = (v for node in part.nodes for v in node.results if v not in part.needed)
+    pinned = {
+        now.get(v, v): place
+        for v in (*part.inputs, *kept)
+        if (place := places.get(part.origin.get(v, v))) is not None
+    }
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
-        return steps_price(plan_region(Region(part.inputs, outputs), pinned, price), price)
+        steps = plan_region(Region(part.inputs, outputs), pinned, price)
+        return steps_price(join_edges(steps, price), price)
 
 
 def written_out(

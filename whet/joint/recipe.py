@@ -8,8 +8,6 @@ between runs, and makes the same graph again from a model that is imported again
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from whet.core.digest import digest_text
@@ -67,7 +65,7 @@ def form_digest(graph: Graph) -> str:
     """
     leaves = leaves_of(graph)
     numbers = [
-        v.array.tobytes().hex() for v in leaves if isinstance(v, Constant) and v.type.size == 1  # type: ignore[union-attr]
+        v.array.tobytes().hex() for v in leaves if isinstance(v, Constant) and v.type.size == 1
     ]
     kinds = "".join("c" if isinstance(v, Constant) else "i" for v in leaves)
     text = write_recipe(graph, graph.outputs)
@@ -101,5 +99,3 @@ class ComputingBuilder(GraphBuilder):
             return None
         arrays = tuple(v.array for v in node.inputs if isinstance(v, Constant))
         return tuple(make_constant(np.asarray(r)) for r in node.op.run_reference(arrays))
-
-

@@ -94,11 +94,13 @@ class Superoptimizer:
             if self.left <= 0:
                 break
             whole = self._blocks(whole, shift, moves, searched)
-        return Improved(whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states)
+        return Improved(
+            whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states
+        )
 
     # ------------------------------------------------------------------------- the whole graph
     def _whole_graph(self, whole: Whole) -> Whole:
-        """Slices moved to where they cost least, and operators put together that lie far apart."""
+        """Slices moved to where they cost least, and products of all steps of a recurrence."""
         while self.left > 0:
             better = self._better(whole, far_steps(whole.graph))
             if better is None:
@@ -165,9 +167,7 @@ class Superoptimizer:
             planned = self._planned(whole.graph, outputs)
             if planned is None or planned.seconds > (1 - WORTHWHILE) * whole.seconds:
                 continue
-            self.log.append(
-                Applied(rewrites, len(same), whole.seconds, planned.seconds, outputs)
-            )
+            self.log.append(Applied(rewrites, len(same), whole.seconds, planned.seconds, outputs))
             # Blocks behind this one have been rebuilt: they are cut out again in the next round.
             return self._blocks(planned, shift, moves, searched) if self.left > 0 else planned
         return whole
@@ -181,4 +181,3 @@ class Superoptimizer:
         if found.best is found.first:
             return None
         return form, found.best.part, found.best.path
-

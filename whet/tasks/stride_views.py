@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from whet.core.errors import OperatorError
-from whet.core.types import Array, Shape
+from whet.core.types import Array, Shape, TensorType
 from whet.graph.graph import Node, Result, Value
 from whet.ir.affine import affine
 from whet.ir.expr import Binary, Const, Expr, Read, Select
+from whet.ops.base import Op
 from whet.tasks.places import Place
-from whet.tasks.structure import Structure
+from whet.tasks.structure import KNOWN, Structure
 
 
 def view(node: Node, position: int, place: Place, result: Value) -> Place | None:
@@ -21,32 +23,42 @@ def view(node: Node, position: int, place: Place, result: Value) -> Place | None
     The operator itself is run on an array that holds each element's address: what comes out
     is a view exactly when addresses grow linearly along every axis.
     """
-    types = [v.tensor_type for v in node.inputs]
-    addresses = _addresses(types[position].shape, place)
+    types = tuple(v.tensor_type for v in node.inputs)
+    assert isinstance(result, Result)
+    found = _viewed(node.op, types, position, place.strides, place.offset, result.index)
+    return None if found is None else Place(place.storage, *found)
+
+
+@lru_cache(maxsize=KNOWN)
+def _viewed(
+    op: Op, types: tuple[TensorType, ...], position: int, strides: Shape, offset: int, index: int
+) -> tuple[Shape, int] | None:
+    """Strides and offset of a result of the operator, the same wherever it is applied."""
+    addresses = _addresses(types[position].shape, strides, offset)
     arrays = tuple(
         addresses if n == position else np.zeros(t.shape, t.dtype.numpy)
         for n, t in enumerate(types)
     )
-    assert isinstance(result, Result)
     try:
-        moved = node.op.run_reference(arrays)[result.index]
+        moved = op.run_reference(arrays)[index]
     except OperatorError:  # it cannot move integers
         return None
     if moved.size == 0 or moved.dtype != np.int64:  # empty, or read as another type
         return None
-    return strides_over(moved, place)
+    return strides_over(moved)
 
 
-def _addresses(shape: Shape, place: Place) -> Array:
-    total = np.full((1,) * len(shape), place.offset, np.int64)
-    for axis, (extent, stride) in enumerate(zip(shape, place.strides)):
+def _addresses(shape: Shape, strides: Shape, offset: int) -> Array:
+    total = np.full((1,) * len(shape), offset, np.int64)
+    for axis, (extent, stride) in enumerate(zip(shape, strides)):
         steps = np.arange(extent, dtype=np.int64) * stride
         total = total + steps.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
     return np.broadcast_to(total, shape)
 
 
-def strides_over(moved: Array, place: Place) -> Place | None:
-    """The place whose addresses these are, if they are linear in the position."""
+def strides_over(moved: Array) -> tuple[Shape, int] | None:
+    """The strides and the offset of which these are the addresses, if they are linear in the
+    position."""
     origin = int(moved[(0,) * moved.ndim])
     strides = []
     expected: Array = np.full((1,) * moved.ndim, origin, np.int64)
@@ -58,7 +70,7 @@ def strides_over(moved: Array, place: Place) -> Place | None:
         expected = expected + steps.reshape((-1,) + (1,) * (moved.ndim - 1 - axis))
     if not np.array_equal(moved, np.broadcast_to(expected, moved.shape)):
         return None
-    return Place(place.storage, tuple(strides), origin)
+    return tuple(strides), origin
 
 
 def joined_parts(s: Structure) -> tuple[int, list[int]] | None:
