@@ -94,7 +94,7 @@ class PeerTimes:
         """The graph in a session; None where ONNX Runtime does not take it."""
         try:
             return Loaded(graph, self.threads)
-        except WhetError:
+        except (WhetError, MemoryError):
             raise
         except Exception:  # the runtime's own errors have no common class
             return None
