@@ -20,6 +20,8 @@ from whet.core.types import Array, TensorType
 from whet.graph.graph import Constant, Graph, Node, Result, Value, apply, make_input
 from whet.graph.interpret import interpret
 
+MOST_LAYERS = 6
+"""By so many layers a difference grows before all of both graphs is compared."""
 AGREE = 1e-3
 """Values that differ by more than this share of the largest one are taken for different values."""
 
@@ -111,8 +113,17 @@ class Difference:
         ]
 
 
-def difference(before: Graph, after: Graph, apart: frozenset[Node] = frozenset()) -> Difference:
-    """The difference of two graphs with the same outputs; nodes `apart` have no twin."""
+NONE: frozenset[Node] = frozenset()
+
+
+def difference(
+    before: Graph, after: Graph, apart: frozenset[Node] = NONE, inside: frozenset[Node] = NONE
+) -> Difference:
+    """The difference of two graphs with the same outputs.
+
+    Nodes `apart` of the graph after have no twin, and those that both graphs have are part of the
+    difference if they are `inside`.
+    """
     common = {*before.nodes} & {*after.nodes}
     twins: dict[Node, Node] = {}
     taken: set[Node] = set()
@@ -134,8 +145,9 @@ def difference(before: Graph, after: Graph, apart: frozenset[Node] = frozenset()
             stack += zip(a.inputs, b.inputs)
         else:
             ends[old, new] = None
-    gone = tuple(n for n in before.nodes if n not in common and n not in taken)
-    made = tuple(n for n in after.nodes if n not in common and n not in twins)
+    outside = common - inside
+    gone = tuple(n for n in before.nodes if n not in outside and n not in taken)
+    made = tuple(n for n in after.nodes if n not in outside and n not in twins)
     return Difference(gone, made, tuple(ends), twins)
 
 
@@ -163,21 +175,38 @@ class Compared:
 
 
 def compared(before: Graph, after: Graph, seed: int = 0) -> Compared:
-    """The difference of two graphs that are meant to compute the same.
+    """The difference of two graphs that are meant to compute the same, as small as it agrees.
 
-    Twins are found from the outputs on, and may be found beyond the change: `relu(relu(x))` and
-    `relu(x)` both begin with a relu, but relu(x) and x are not equal.  Where values that leave the
-    difference do not agree, it therefore grows by the nodes that read them.
+    The smallest may not.  Twins are found from the outputs on, and may be found beyond a change:
+    `neg(relu(x))` and `neg(x)` both begin with a neg.  And a change may rest on where values come
+    from: `relu(relu(x))` is `relu(x)` only because the inner relu is one.  So the difference grows,
+    by nodes that read what does not agree, or by those in front of it.
     """
-    apart: frozenset[Node] = frozenset()
-    while True:
-        found = difference(before, after, apart)
-        errors = _errors(found, seed)
+    for n in range(MOST_LAYERS + 1):
+        for up, down in dict.fromkeys([(n, 0), (0, n), (n, n)]):
+            found = _grown(before, after, up, down, seed)
+            if found.error <= AGREE:
+                return found
+    everything = difference(before, after, frozenset(after.nodes), frozenset(before.nodes))
+    return Compared(everything, max(_errors(everything, seed), default=0.0))
+
+
+def _grown(before: Graph, after: Graph, up: int, down: int, seed: int) -> Compared:
+    """The difference with so many layers of nodes in front of it and behind it."""
+    apart = inside = NONE
+    found = difference(before, after)
+    for _ in range(up):
+        makers = frozenset(v.node for v in found.entries if isinstance(v, Result))
+        inside |= makers
+        apart |= {new for new, old in found.twins.items() if old in makers}
+        found = difference(before, after, apart, inside)
+    errors = _errors(found, seed)
+    for _ in range(down):
         wrong = {new for (_, new), error in zip(found.ends, errors) if not error <= AGREE}
-        grown = {n for n in found.twins if any(v in wrong for v in n.inputs)}
-        if not grown:
-            return Compared(found, max(errors, default=0.0))
-        apart |= grown
+        apart |= {n for n in found.twins if any(v in wrong for v in n.inputs)}
+        found = difference(before, after, apart, inside)
+        errors = _errors(found, seed)
+    return Compared(found, max(errors, default=0.0))
 
 
 def _errors(found: Difference, seed: int) -> list[float]:

@@ -34,8 +34,8 @@ QUICK, CAREFUL, SURE = 3, 9, 25
 """Turns for what is far off, for prices, and before something is taken."""
 NEVER = 1e9
 """The price of what cannot run; infinity has no place in JSON."""
-FAR_OFF = 1.15
-"""Ratios above this are not measured further."""
+FAR_OFF, LONGEST = 1.15, 5.0
+"""Ratios above the first are not measured further, nor any for more than so many seconds."""
 
 
 class Loaded:
@@ -113,13 +113,16 @@ class PeerTimes:
     def ratio(self, base: Loaded, other: Loaded, turns: int = CAREFUL) -> float:
         """The time of the other graph by that of the base: the median over turns."""
         found: list[float] = []
+        start = time.perf_counter()
         for n in range(turns):
             if n % 2:
                 after, before = other.turn(), base.turn()
             else:
                 before, after = base.turn(), other.turn()
             found.append(after / max(before, 1e-9))
-            if n + 1 == QUICK and statistics.median(found) > FAR_OFF:
+            passed = time.perf_counter() - start
+            far_off = n + 1 == QUICK and statistics.median(found) > FAR_OFF
+            if far_off or (n + 1 >= QUICK and passed > LONGEST):
                 break
         return statistics.median(found)
 
