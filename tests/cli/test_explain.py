@@ -77,9 +77,7 @@ def test_a_model_that_stays_as_it_is(whet: Whet, model: Path, tmp_path: Path) ->
         (("--numerics", "odd"), "error WH1002 there is no numerics 'odd'"),
     ],
 )
-def test_wrong_arguments(
-    whet: Whet, model: Path, arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_arguments(whet: Whet, model: Path, arguments: tuple[str, ...], message: str) -> None:
     done = whet("explain", model, *arguments, "-q")
     assert done.returncode == 2
     assert done.stderr.startswith(message)

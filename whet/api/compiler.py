@@ -79,9 +79,7 @@ class Options:
 
     def _tune(self, graph: Graph) -> None:
         """Searches for a faster graph and its kernels, which are used from then on."""
-        tune = lambda: self.engine.tune(
-            graph, self.threads, self.numerics, self.budget, self.watch
-        )
+        tune = lambda: self.engine.tune(graph, self.threads, self.numerics, self.budget, self.watch)
         done = attempt(tune, graph, self._described())
         if isinstance(done, Failure):
             self.warn(done.warning("search for faster kernels, and uses those that it knows"))

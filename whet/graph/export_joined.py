@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from whet.core.types import TensorType
 from whet.graph.export_operators import EXPORTERS, Emitter, Names
 from whet.graph.graph import Constant, Graph, Node, Result, Value
 
@@ -46,21 +44,23 @@ def joined_nodes(graph: Graph) -> Mapping[Node, Joined]:
     return found
 
 
-def _and_constant(node: Node) -> tuple[Node, Constant] | None:
-    """The node that makes one of two inputs, and the constant that is the other."""
+def _and_constant(node: Node) -> tuple[Value, Constant] | None:
+    """Two inputs of which one is a constant: the other one first."""
     if len(node.inputs) != 2:
         return None
     a, b = node.inputs
     if isinstance(a, Constant):
         a, b = b, a
-    return (a.node, b) if isinstance(a, Result) and isinstance(b, Constant) else None
+    return (a, b) if isinstance(b, Constant) and not isinstance(a, Constant) else None
 
 
 def _with_bias(node: Node) -> Joined | None:
     found = _and_constant(node) if node.op.name == "add" else None
-    if found is None or found[0].op.name not in CONVOLUTIONS:
+    if found is None or not isinstance(found[0], Result):
         return None
-    conv, bias = found
+    conv, bias = found[0].node, found[1]
+    if conv.op.name not in CONVOLUTIONS:
+        return None
     result = conv.results[0].tensor_type
     shape = bias.tensor_type.shape
     padded = (1,) * (len(result.shape) - len(shape)) + shape
@@ -77,20 +77,22 @@ def _with_bias(node: Node) -> Joined | None:
 
 def _clip(node: Node) -> Joined | None:
     found = _and_constant(node) if node.op.name in BOUNDS else None
-    inner = _and_constant(found[0]) if found is not None and found[0].op.name in BOUNDS else None
-    if found is None or inner is None or found[0].op.name == node.op.name:
+    if found is None or not isinstance(found[0], Result):
         return None
-    x = next(v for v in found[0].inputs if v is not inner[1])
-    first, last = inner[1], found[1]
+    before, last = found[0].node, found[1]
+    inner = _and_constant(before) if before.op.name in BOUNDS else None
+    if inner is None or before.op.name == node.op.name:
+        return None
+    x, first = inner
     low, high = (first, last) if node.op.name == "minimum" else (last, first)
     single = all(c.tensor_type.size == 1 for c in (low, high))
-    if not single or any(n.results[0].type != x.type for n in (node, found[0])):
+    if not single or any(n.results[0].type != x.type for n in (node, before)):
         return None
-    ordered: Any = low.array.reshape(()) <= high.array.reshape(())
-    if not isinstance(x.type, TensorType) or not bool(ordered):
+    # Of bounds that exclude each other the one that comes last counts, and in ONNX the upper one.
+    if not bool(low.array.reshape(()) <= high.array.reshape(())):
         return None
 
     def write(e: Emitter, inputs: list[str]) -> Names:
         return e.emit("Clip", [*inputs, *(e.constant(c.array.reshape(())) for c in (low, high))])
 
-    return Joined(found[0], (x,), write)
+    return Joined(before, (x,), write)
