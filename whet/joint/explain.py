@@ -89,7 +89,7 @@ def _step(taken: Taken, found: Compared, before: Graph, after: Graph) -> Explain
 
 
 def rule_use(name: str, count: int) -> RuleUse:
-    """What is known about a rule by its name."""
+    """A rule with all that is known about it, by its name."""
     rule = _generated().get(name.removesuffix(BACKWARD))
     if rule is None:
         law, _, op = name.partition("-")
