@@ -64,9 +64,18 @@ def test_a_model_that_stays_as_it_is(whet: Whet, model: Path, tmp_path: Path) ->
     done = whet("explain", model, *SHORT, "-q")
     assert (done.returncode, done.stderr) == (0, "")
     assert "stays as it is" in done.stdout
-    done = whet("explain", model, *SHORT, "-q", "--svg", tmp_path / "none.svg")
+    done = whet("explain", model, *SHORT, "--svg", tmp_path / "none.svg")
+    assert done.returncode == 0
+    assert "stays as it is" in done.stdout
+    assert "there is nothing to draw" in done.stderr
+    assert not (tmp_path / "none.svg").exists()
+
+
+def test_steps_that_there_are_not(whet: Whet, network: Network, tmp_path: Path) -> None:
+    arguments = (*SHORT, "-q", "--svg", tmp_path / "none.svg", "--step", 99)
+    done = whet("explain", network("bert_base"), *arguments)
     assert done.returncode == 2
-    assert done.stderr.startswith("error WH3007 there is no step 1 to draw")
+    assert done.stderr.startswith("error WH3007 there is no step 99 to draw")
     assert not (tmp_path / "none.svg").exists()
 
 

@@ -51,7 +51,7 @@ def assert_same_model(before: Path, after: Path) -> None:
 @pytest.mark.parametrize("name", ["bert_base", "resnext50", "vit_tiny", "mobilenet_v2"])
 def test_by_prices_of_whet(whet: Whet, network: Network, tmp_path: Path, name: str) -> None:
     better = tmp_path / "better.onnx"
-    done = whet("superopt", network(name), "-o", better, "--cost", "whet", "--budget", "4s",
+    done = whet("superopt", network(name), "-o", better, "--cost", "whet", "--budget", "3s",
                 "--threads", 1, "--json", "-q")  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -66,7 +66,7 @@ def test_by_prices_of_whet(whet: Whet, network: Network, tmp_path: Path, name: s
 def test_by_times_of_onnxruntime(whet: Whet, network: Network, tmp_path: Path, name: str) -> None:
     """Whatever was faster today."""
     better = tmp_path / "better.onnx"
-    done = whet("superopt", network(name), "-o", better, "--budget", "4s", "--threads", 1,
+    done = whet("superopt", network(name), "-o", better, "--budget", "3s", "--threads", 1,
                 "--seconds", 0.2, "--json", "-q")  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -17,7 +17,9 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Node, Result, Value
 from whet.graph.passes import optimize
 from whet.joint.difference import carried_names, compared, difference
-from whet.joint.explain import rule_use
+from whet.joint.explain import explained, rule_use
+from whet.joint.kept import Rewritten, Taken
+from whet.joint.recipe import write_recipe
 from whet.joint.region_svg import HEIGHT, MOST_ALIKE, WIDTH, Box, collapsed, draw, layout
 from whet.ops.activation import Relu
 from whet.ops.arithmetic import Abs, Add, Exp, Neg
@@ -201,3 +203,29 @@ def test_generated_rules_say_their_laws_and_direction() -> None:
     assert "relu(" in use.proof[0]
     back = rule_use("relu-concat-206445d7, backward", 1)
     assert back.statement == "concat(relu(x), relu(y), axis=2)  ->  relu(concat(x, y, axis=2))"
+
+
+def test_steps_follow_each_other() -> None:
+    """Names are those of the model, also where a step replaces what another one has made."""
+    x = GraphBuilder().input("x", TensorType((2, 3, 4), f32))
+
+    def made(build: Callable[[GraphBuilder], Value]) -> Graph:
+        return Graph((x,), (build(GraphBuilder()),), ("y",))
+
+    first = made(lambda b: b.one(Relu(), b.one(Concat(2), x, b.one(Neg(), x))))
+    second = made(lambda b: b.one(Concat(2), b.one(Relu(), x), b.one(Relu(), b.one(Neg(), x))))
+    named = {node: f"/model/{node.op.name}" for node in first.nodes}
+    start = Graph(first.inputs, first.outputs, first.output_names, named)
+    there, back = (write_recipe(start, g.outputs) for g in (second, first))
+    taken = (
+        Taken({"relu-concat-206445d7": 1}, 1, 3e-3, 2e-3, there),
+        Taken({"relu-concat-206445d7, backward": 1}, 4, 2e-3, 1e-3, back),
+    )
+    one, two = explained(start, Rewritten(back, 3e-3, 1e-3, taken, 9))
+    assert one.nodes == ("/model/concat", "/model/relu")
+    assert (one.places, one.before, one.after, one.numeric) == (1, 3e-3, 2e-3, "exact")
+    assert names(one.difference.after) == ["relu", "relu", "concat"]
+    assert two.nodes == ("/model/concat",)
+    assert two.places == 4
+    assert two.uses[0].statement.startswith("concat(relu(x), relu(y), axis=2)  ->  ")
+    assert one.error == two.error == 0

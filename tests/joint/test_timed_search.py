@@ -61,7 +61,7 @@ def network(name: str) -> Graph:
 def test_cheaper_and_equal(name: str, tmp_path: Path) -> None:
     graph = network(name)
     search = TimedSearch(
-        graph, CountedTimes(1, "here", cache(tmp_path)), lambda: shared_matcher("real"), 8.0
+        graph, CountedTimes(1, "here", cache(tmp_path)), lambda: shared_matcher("real"), 3.0
     )
     search.run()
     before, after = Counted(graph).cost, Counted(search.graph).cost

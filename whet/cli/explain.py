@@ -100,7 +100,9 @@ def explain_command(
     if measure and steps:
         graphs = [opened.graph, *(s.graphs[1] for s in steps)]
         measured = measure_steps(graphs, count, opened.numerics, target, reporter)
-    if svg is not None:
+    if svg is not None and not steps:
+        reporter.note(f"there is nothing to draw: {svg} was not written")
+    elif svg is not None:
         check(step <= len(steps), "WH3007", f"there is no step {step} to draw",
               hint=f"the search has taken {len(steps)} steps", kind=UsageError)  # fmt: skip
         with atomic_write(svg) as file:
