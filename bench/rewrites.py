@@ -43,7 +43,7 @@ from zoo.networks import BUILDERS, Network, build_networks
 
 SEARCH_SECONDS = 10.0
 GAINS = {"nasrnn": 1.5, "bert_base": 1.04, "vit_tiny": 1.04}
-"""What rewriting should gain; others should not lose."""
+"""Gains that rewriting should bring; others should not lose."""
 REGIONS_PER_NETWORK = 12
 LEAST_CHANGE = 0.05
 SPEED_LIMITS = {"resnet50": 10.0, "bert_base": 10.0, "nasnet_a": 60.0}
@@ -218,7 +218,7 @@ def compared_blocks(graph: Graph, threads: int) -> list[tuple[float, float]]:
 
 
 def measured_change(block: Block, part: Part, threads: int) -> float:
-    """How many times faster the rewritten block is, both compiled alone."""
+    """The speed of the rewritten block by that of the block, both compiled alone."""
     inputs = tuple(v for v in block.part.inputs if isinstance(v, Input))
     names = tuple(f"y{n}" for n in range(len(block.part.outputs)))
     first = Graph(inputs, block.part.outputs, names)

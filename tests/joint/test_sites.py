@@ -35,7 +35,7 @@ def part_of(name: str) -> Part:
 
 
 def shared(rewrite: Rewrite) -> set[object]:
-    """What all operators of a merge read."""
+    """Values that all operators of a merge read."""
     nodes = [v.node for v in rewrite.old if isinstance(v, Result)]
     return set.intersection(*(set(n.inputs) for n in nodes))
 

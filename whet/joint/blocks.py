@@ -43,7 +43,7 @@ class Block:
     given: tuple[Value, ...]
     """The values of the graph that the outputs are."""
     places: Mapping[Value, Place]
-    """Where inputs, outputs and what kernels leave to each other lie."""
+    """The places of inputs, outputs and of what kernels leave to each other."""
 
 
 def cut_blocks(whole: Whole, shift: int = 0) -> list[Block]:

@@ -16,9 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from whet.core.types import Array, TensorType
+from whet.core.types import Array
 from whet.graph.graph import Constant, Graph, Node, Result, Value, apply, make_input
 from whet.graph.interpret import interpret
+from whet.joint.checking import random_inputs, relative_difference
 
 MOST_LAYERS = 6
 """By so many layers a difference grows before all of both graphs is compared."""
@@ -213,33 +214,16 @@ def _errors(found: Difference, seed: int) -> list[float]:
     if not found.ends:
         return []
     before, after = found.sides
-    rng = np.random.default_rng(seed)
-    arrays = [_random(v.tensor_type, rng) for v in before.inputs]
+    arrays = random_inputs(before, seed)
     with np.errstate(all="ignore"):
         sides = (interpret(g, arrays, precise=True) for g in (before, after))
         return [_error(a, b) for a, b in zip(*sides)]
 
 
-def _random(t: TensorType, rng: np.random.Generator) -> Array:
-    if t.dtype.is_float:
-        return rng.standard_normal(t.shape).astype(t.dtype.numpy)
-    return rng.integers(0, 2, t.shape).astype(t.dtype.numpy)
-
-
 def _error(a: Array, b: Array) -> float:
-    """The largest difference relative to the largest element; infinite where it has no number."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return np.inf
-    if a.dtype.kind != "f":
-        return 0.0 if np.array_equal(a, b) else np.inf
-    known = np.isfinite(a)
-    if not np.array_equal(a[~known], b[~known], equal_nan=True) or not np.isfinite(b[known]).all():
-        return np.inf
-    if not known.any():
-        return 0.0
-    scale = float(np.abs(a[known]).max())
-    distance = float(np.abs(a[known] - b[known]).max())
-    return distance / scale if distance else 0.0
+    if a.dtype.kind == b.dtype.kind == "f" and a.shape == b.shape:
+        return relative_difference(a, b)
+    return 0.0 if a.dtype == b.dtype and np.array_equal(a, b) else np.inf
 
 
 # ----------------------------------------------------------------------------------------- names

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whet.build.backend import backend_of
 from whet.build.keys import program_key
@@ -16,19 +16,19 @@ from whet.core.errors import GraphError
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.joint.recipe import follow_recipe, form_digest, write_recipe
-from whet.joint.superoptimize import Superoptimizer
 from whet.ops.base import Numeric
-from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.patterns import Patterns
-from whet.superopt.rules.files import shipped
-from whet.tasks.price import Price, no_evidence
+
+if TYPE_CHECKING:
+    from whet.superopt.apply.match import Matcher
+    from whet.superopt.apply.patterns import Patterns
+    from whet.tasks.price import Price
 
 KIND = "rewrites"
 """The kind of entries in the cache."""
 WORTH_SEARCHING = 20e-6
 """Graphs that are expected to take less seconds are left alone: the time of a call is more."""
 _SEARCHED: dict[str, Rewritten] = {}
-"""What this process has found: a graph that is made again is the same, also without a cache."""
+"""Outcomes of this process: a graph that is made again is the same, also without a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +138,22 @@ def search(
     numerics: Numeric,
     seconds: float,
     price: Price | None = None,
+    checked: float | None = None,
 ) -> Rewritten:
-    """The outcome of one search, by analytic prices unless others are given."""
+    """The outcome of one search, by analytic prices unless others are given.
+
+    Blocks of up to `checked` seconds are compared with what they replace on numbers.
+    """
+    from whet.joint.superoptimize import CHECKED_SECONDS, Superoptimizer  # unless it is known
+    from whet.tasks.price import no_evidence
+
     backend = backend_of(target)
     if price is None:
         price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
     kind: Numeric = "real" if numerics == "real" else "exact"
-    search = Superoptimizer(price, backend.holds, lambda: shared_matcher(kind), seconds)
+    limit = CHECKED_SECONDS if checked is None else checked
+    matcher = lambda: shared_matcher(kind)
+    search = Superoptimizer(price, backend.holds, matcher, seconds, checked=limit)
     found = search.run(graph, WORTH_SEARCHING)
     if found is None:
         return UNCHANGED
@@ -161,9 +170,14 @@ def search(
 @lru_cache(maxsize=2)
 def shared_patterns(numerics: Numeric) -> Patterns:
     """The shipped rules as patterns, read once."""
+    from whet.superopt.apply.patterns import Patterns
+    from whet.superopt.rules.files import shipped
+
     return Patterns(shipped(), numerics)
 
 
 def shared_matcher(numerics: Numeric) -> Matcher:
     """A matcher for one search: what it remembers of values ends with it."""
+    from whet.superopt.apply.match import Matcher
+
     return Matcher(shared_patterns(numerics))

@@ -56,8 +56,8 @@ def hoist_slices(part: Part) -> Step | None:
 
 
 def lift_epilogues(part: Part) -> Step | None:
-    """What is done to all parts of a value, done to the value: bias and activation join what was
-    put together."""
+    """Operators of all parts of a value as operators of the value: bias and activation join what
+    was put together."""
     path: list[Rewrite] = []
     for _ in range(MOST_STEPS):
         rewrites = disjoint(merge_rewrites(part, heavy=False))

@@ -14,13 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from whet.core.caching import FileCache
 from whet.core.digest import digest_text
 from whet.core.errors import WhetError, fail
-from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph, Input
+from whet.joint.checking import random_inputs
 from whet.joint.recipe import form_digest
 from whet.measure.onnxruntime_session import open_session, peer_module
 from whet.superopt.apply.rewrite import Part
@@ -46,8 +44,8 @@ class Loaded:
 
         model: Any = portable_model(graph)
         self.session = open_session(model.SerializeToString(), threads)
-        rng = np.random.default_rng(0)
-        self.feed = {v.name: _random(v.tensor_type, rng) for v in graph.inputs}
+        arrays = random_inputs(graph)
+        self.feed = {v.name: array for v, array in zip(graph.inputs, arrays)}
         # With one thread, the session computes in the calling one, whose own time is not changed
         # by what else runs on the machine.
         self.clock = time.thread_time if threads == 1 else time.perf_counter
@@ -66,12 +64,6 @@ class Loaded:
     def turn(self) -> float:
         """The seconds of the fastest call of a turn: what disturbs a call only ever adds."""
         return min(self._timed() for _ in range(self.calls))
-
-
-def _random(t: TensorType, rng: np.random.Generator) -> Array:
-    if t.dtype.is_float:
-        return rng.standard_normal(t.shape).astype(t.dtype.numpy)
-    return rng.integers(0, 2, t.shape).astype(t.dtype.numpy)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a graph, or a part of one, would take: planned as it would be compiled, kernel by kernel."""
+"""Prices of graphs and parts of them, planned as they would be compiled, kernel by kernel."""
 
 from __future__ import annotations
 

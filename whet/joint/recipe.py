@@ -19,19 +19,21 @@ from whet.graph.graph import (
     Graph,
     Input,
     Node,
+    Result,
     Value,
     apply,
     make_constant,
     make_input,
+    topological,
 )
 from whet.graph.text import parse_graph, print_graph, stored_arrays
-from whet.joint.blocks import form_of
-from whet.superopt.apply.rewrite import Part
 
 
 def leaves_of(graph: Graph) -> tuple[Value, ...]:
     """The inputs and constants of a graph in the order in which its nodes read them."""
-    return form_of(Part(graph.inputs, graph.outputs), {}).leaves
+    read = (v for node in graph.nodes for v in node.inputs if not isinstance(v, Result))
+    ends = (v for v in graph.outputs if not isinstance(v, Result))
+    return tuple(dict.fromkeys((*graph.inputs, *read, *ends)))
 
 
 def write_recipe(graph: Graph, outputs: tuple[Value, ...]) -> str | None:
@@ -51,7 +53,7 @@ def write_recipe(graph: Graph, outputs: tuple[Value, ...]) -> str | None:
                 now[v] = v
         return now[v]
 
-    for node in Part(graph.inputs, outputs).nodes:
+    for node in topological(outputs):
         given = tuple(made(v) for v in node.inputs)
         now.update(zip(node.results, apply(node.op, *given), strict=True))
     written = Graph(inputs, tuple(made(v) for v in outputs), graph.output_names)

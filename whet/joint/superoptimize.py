@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from whet.graph.graph import Graph, Value
 from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
+from whet.joint.checking import check_part
 from whet.joint.far import far_steps
 from whet.joint.moves import Moves
 from whet.joint.pricing import Whole, part_price, plan_whole
@@ -31,13 +32,18 @@ STATES = 400
 """States of one block in one pass."""
 
 
+CHECKED_SECONDS = 1e-3
+"""Blocks that are expected to take longer are not compared on numbers within a short search: NumPy
+takes some hundred times as long."""
+
+
 @dataclass(frozen=True, eq=False)
 class Applied:
     """Rewrites that were taken together, with the price of the model before and after."""
 
     rewrites: tuple[Rewrite, ...]
     times: int
-    """How many blocks they were used in."""
+    """The number of blocks that they were used in."""
     before: float
     after: float
     outputs: tuple[Value, ...]
@@ -45,7 +51,7 @@ class Applied:
 
     @property
     def rules(self) -> dict[str, int]:
-        """How often each rule was used in one block."""
+        """The rules, each with the number of times that one block uses it."""
         return dict(Counter(r.rule for r in self.rewrites))
 
 
@@ -71,8 +77,9 @@ class Superoptimizer:
         matcher: Callable[[], Matcher | None],
         seconds: float,
         alpha: float = ALPHA,
+        checked: float = CHECKED_SECONDS,
     ) -> None:
-        self.price, self.holds, self.alpha = price, holds, alpha
+        self.price, self.holds, self.alpha, self.checked = price, holds, alpha, checked
         self.matcher = matcher
         self.until = time.perf_counter() + seconds
         self.states = 0
@@ -180,4 +187,7 @@ class Superoptimizer:
         self.states += found.states
         if found.best is found.first:
             return None
+        if found.first.seconds <= self.checked:
+            rules = ", ".join(r.rule for r in found.best.path)
+            check_part(block.part, found.best.part, rules)
         return form, found.best.part, found.best.path

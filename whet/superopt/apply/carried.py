@@ -83,7 +83,7 @@ def _origins(op: Op, types: Types, axis: int) -> tuple[int | None, ...] | None:
 
 
 def _reads(stage: Compute, axis: int, types: Types) -> tuple[int | None, ...] | None:
-    """Where the axis stands in the reads of each input; None if it is at different places."""
+    """The place of the axis in the reads of each input; None if it is at different places."""
     wanted = stage.axes[axis]
     found: dict[str, set[int]] = {}
     for tensor, places in _places(stage, wanted):

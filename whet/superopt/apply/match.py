@@ -32,7 +32,7 @@ MOST_PROPOSALS = 6
 
 @dataclass(frozen=True)
 class Binding:
-    """What a match has bound so far, and attributes that must still be compared."""
+    """The variables that a match has bound, and attributes that must still be compared."""
 
     tensors: Mapping[str, Value] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)

@@ -53,7 +53,7 @@ class Part:
 
     @cached_property
     def levels(self) -> Mapping[Node, int]:
-        """How many nodes lie on the longest way from each node to the end."""
+        """The number of nodes on the longest way from each node to the end."""
         found: dict[Node, int] = {}
         for node in reversed(self.nodes):
             users = (u for v in node.results for u in self.users.get(v, ()))
