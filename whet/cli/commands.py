@@ -16,6 +16,8 @@ COMMANDS = {
     "bench": "whet.cli.bench:bench_command",
     "reduce": "whet.cli.reduce:reduce_command",
     "inspect": "whet.cli.inspect:inspect_command",
+    "explain": "whet.cli.explain:explain_command",
+    "superopt": "whet.cli.superopt:superopt_command",
     "target": "whet.cli.target:target_command",
     "tune": "whet.cli.tune:tune_command",
     "cache": "whet.cli.cache:cache_app",

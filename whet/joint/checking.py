@@ -33,9 +33,9 @@ def check_part(before: Part, after: Part, rules: str) -> float:
     return off
 
 
-def random_inputs(graph: Graph) -> list[Array]:
+def random_inputs(graph: Graph, seed: int = 0) -> list[Array]:
     """Mild random numbers; integers, which may be positions, are zero."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     arrays: list[Array] = []
     for value in graph.inputs:
         t = value.tensor_type

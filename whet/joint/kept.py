@@ -40,6 +40,8 @@ class Taken:
     places: int
     before: float
     after: float
+    recipe: str | None = None
+    """The model after them, as `Rewritten.recipe`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,9 @@ def search(
     changed = found.outputs is not graph.outputs
     recipe = write_recipe(graph, found.outputs) if changed else None
     taken = tuple(
-        Taken(a.rules, a.times, a.before, a.after) for a in found.applied if recipe is not None
+        Taken(a.rules, a.times, a.before, a.after, write_recipe(graph, a.outputs))
+        for a in found.applied
+        if recipe is not None
     )
     return Rewritten(recipe, found.before, found.after, taken, found.states)
 
