@@ -65,11 +65,18 @@ def _written(step: AnyStep) -> Sequence[Value]:
 def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Price) -> float:
     """Seconds of a part whose inputs lie at these places, and whose outputs take the places of
     those of the part that it replaces."""
-    outputs, _ = written_out(part.nodes, part.outputs)
+    return steps_price(part_steps(part, places, old, price)[0], price)
+
+
+def part_steps(
+    part: Part, places: Mapping[Value, Place], old: Part, price: Price
+) -> tuple[list[AnyStep], Mapping[Value, Value]]:
+    """The kernels of such a part, and the values that were written out in simpler ones."""
+    outputs, now = written_out(part.nodes, part.outputs)
     pinned = {v: places[v] for v in part.inputs if v in places}
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
-        return steps_price(plan_region(Region(part.inputs, outputs), pinned, price), price)
+        return plan_region(Region(part.inputs, outputs), pinned, price), now
 
 
 def written_out(

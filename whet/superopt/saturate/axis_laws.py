@@ -27,6 +27,7 @@ from whet.superopt.apply.axis_rules import (
 from whet.superopt.apply.normal import NormalBuilder, maker, run_of
 from whet.superopt.apply.rewrite import Part, Rewrite, admit
 from whet.superopt.saturate.egraph import EGraph
+from whet.superopt.saturate.ematch import fresh
 
 MOST_READINGS = 6
 """Readings of one e-node."""
@@ -117,8 +118,8 @@ def _merges(
     graph: EGraph, builder: NormalBuilder, readings: list[Node], several: bool
 ) -> Iterator[Rewrite]:
     """Operators put together: those that share inputs, and those of the parts of one value."""
-    fresh = [n for n in graph.nodes if not (_is_merged(graph, n) and sums_up(n.op, node_types(n)))]
-    nodes = list(dict.fromkeys((*fresh, *readings)))
+    single = [n for n in graph.nodes if fresh(graph, n) or not sums_up(n.op, node_types(n))]
+    nodes = list(dict.fromkeys((*single, *readings)))
     part = Part(graph.inputs, tuple(v for n in nodes for v in n.results))
     ancestors = ancestors_of(part)
     for along, members in families(part, nodes, several):
@@ -129,7 +130,3 @@ def _merges(
             if made is not None and admit(part, made):
                 yield made
 
-
-def _is_merged(graph: EGraph, node: Node) -> bool:
-    origin = graph.origins.get(node)
-    return origin is not None and len(origin.old) > 1

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from whet.graph.graph import Node, Value
+from whet.graph.graph import Node, Result, Value
+from whet.superopt.apply.axis_rules import node_types, sums_up
 from whet.superopt.apply.match import Binding, built, fits, further
 from whet.superopt.apply.normal import NormalBuilder, maker
 from whet.superopt.apply.patterns import Pattern, Patterns
@@ -74,6 +75,8 @@ class EMatcher:
             for pattern in self.patterns.at(node.op.name, made):
                 if len(pattern.source) > 1 and not several:
                     continue
+                if len(pattern.source) > 1 and not fresh(graph, node):
+                    continue
                 for value in node.results:
                     yield from self._at(part, builder, pattern, value)
         self._sizes = {graph.find(v): len(graph.members(v)) for n in graph.nodes for v in n.results}
@@ -85,7 +88,9 @@ class EMatcher:
         for first in fits(pattern, pattern.source[0], value, equal=members):
             for old, bound in further(part, pattern, (value,), first, members):
                 key = _key(pattern, old, bound)
-                if key not in self._seen:
+                if key not in self._seen and all(
+                    isinstance(v, Result) and fresh(self.graph, v.node) for v in old[1:]
+                ):
                     self._seen.add(key)
                     yield from built(builder, part, pattern, old, bound)
 
@@ -104,6 +109,13 @@ class EMatcher:
             concerned |= above
             grown = {graph.find(v) for u in above for v in u.results}
         return [n for n in graph.nodes if n in concerned]
+
+
+def fresh(graph: EGraph, node: Node) -> bool:
+    """Whether an e-node may be put together with others: it reduces, and is not itself something
+    that was put together.  What follows such operators is put together by the laws of axes."""
+    origin = graph.origins.get(node)
+    return (origin is None or len(origin.old) == 1) and sums_up(node.op, node_types(node))
 
 
 def _key(pattern: Pattern, old: tuple[Value, ...], bound: Binding) -> object:

@@ -39,11 +39,7 @@ class Problem:
 
     options: tuple[Option, ...]
     wanted: tuple[int, ...]
-
-    @property
-    def classes(self) -> int:
-        named = (c for o in self.options for c in (*o.gives, *o.needs))
-        return 1 + max((*named, *self.wanted), default=-1)
+    classes: int
 
     def givers(self) -> list[list[int]]:
         """For each class the options that give it."""
@@ -114,6 +110,33 @@ def greedy(problem: Problem) -> Choice | None:
     return choice if all(c in choice for c in problem.wanted) else None
 
 
+def without_circles(problem: Problem) -> Problem:
+    """The problem without options that close a circle with those before them.
+
+        q: split(m)[0], m: matmul(x, ab) | concat(q, k)   ->   m: matmul(x, ab)
+
+    Options are e-nodes, oldest first, so the graph that was there first stays.  TenSAT filters in
+    this way (MLSys'21, section 5.2): the integer program is solved many times faster, and most
+    circles are data that is moved back and forth.  Options that are left out become free of
+    classes, so that numbers stay.
+    """
+    reach = [1 << c for c in range(problem.classes)]
+    kept: list[Option] = []
+    for option in problem.options:
+        gives = sum(1 << c for c in set(option.gives))
+        needs = 0
+        for c in set(option.needs):
+            needs |= reach[c]
+        if gives & needs:
+            kept.append(Option(option.cost, (), ()))
+            continue
+        kept.append(option)
+        for c in range(problem.classes):
+            if reach[c] & gives:
+                reach[c] |= needs
+    return Problem(tuple(kept), problem.wanted, problem.classes)
+
+
 # -------------------------------------------------------------------------- from and to e-graphs
 @dataclass(frozen=True, eq=False)
 class Extraction:
@@ -123,12 +146,13 @@ class Extraction:
     problem: Problem
     nodes: tuple[Node, ...]
 
-    def part(self, choice: Choice) -> tuple[Part, tuple[Node, ...]]:
-        """The chosen part, and the e-nodes that it was made of."""
+    def part(self, choice: Choice) -> tuple[Part, Mapping[Node, tuple[Value, ...]]]:
+        """The chosen part, and what the chosen e-nodes have become in it."""
         used = self.problem.used(choice)
         assert used is not None, "an acyclic choice"
         graph, builder = self.graph, NormalBuilder()
         now: dict[Value, Value] = {}
+        made: dict[Node, tuple[Value, ...]] = {}
 
         def value(v: Value) -> Value:
             leader = graph.find(v)
@@ -136,16 +160,13 @@ class Extraction:
                 now[leader] = next(m for m in graph.members(leader) if _is_leaf(graph, m))
             return now[leader]
 
-        taken = {n: {c for c, m in choice.items() if m == n} for n in used}
         for n in used:
             node = self.nodes[n]
-            made = builder.results(node.op, *map(value, node.inputs))
-            for c, old, new in zip(self.problem.options[n].gives, node.results, made):
-                if c in taken[n]:
+            made[node] = builder.results(node.op, *map(value, node.inputs))
+            for c, old, new in zip(self.problem.options[n].gives, node.results, made[node]):
+                if choice.get(c) == n:
                     now[graph.find(old)] = new
-        return Part(graph.inputs, tuple(map(value, graph.outputs))), tuple(
-            self.nodes[n] for n in used
-        )
+        return Part(graph.inputs, tuple(map(value, graph.outputs))), made
 
 
 def _is_leaf(graph: EGraph, value: Value) -> bool:
@@ -167,7 +188,7 @@ def extraction(graph: EGraph, cost: Callable[[Node], float]) -> Extraction:
         for node in nodes
     )
     wanted = tuple(number(v) for v in graph.outputs if not graph.is_given(v))
-    return Extraction(graph, Problem(options, wanted), tuple(nodes))
+    return Extraction(graph, Problem(options, wanted, len(numbers)), tuple(nodes))
 
 
 def _reachable(graph: EGraph) -> list[Node]:

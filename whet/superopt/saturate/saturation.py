@@ -7,7 +7,7 @@ TenSAT (MLSys'21, section 4) they are used in the first rounds alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from whet.superopt.apply.patterns import Patterns
@@ -19,11 +19,13 @@ from whet.superopt.saturate.ematch import EMatcher
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far an e-graph may grow: e-nodes, rounds, those with rules of several terms, seconds."""
+    """How far an e-graph may grow: e-nodes, rounds, those of them with rules of several terms,
+    rounds of the laws of axes in each, seconds."""
 
-    nodes: int = 2000
+    nodes: int = 800
     rounds: int = 8
     several: int = 2
+    axis_rounds: int = 40
     seconds: float = 10.0
 
 
@@ -41,27 +43,35 @@ def saturate(part: Part, patterns: Patterns | None, limits: Limits) -> Saturated
     until = time.perf_counter() + limits.seconds
     graph = EGraph(part)
     matcher = EMatcher(patterns, graph) if patterns is not None else None
+    over = lambda: len(graph) >= limits.nodes or time.perf_counter() > until
     for count in range(limits.rounds):
         before = graph.changes
         several = count < limits.several
-        found: list[Rewrite] = []
-        for rewrite in _rewrites(graph, matcher, several):
-            found.append(rewrite)
-            if time.perf_counter() > until:
+        _unite(graph, axis_laws(graph, several), over)
+        # Slices go through one operator at a time, and what follows a merge through one merge.
+        for _ in range(limits.axis_rounds):
+            known = graph.changes
+            _unite(graph, axis_laws(graph, several=False), over)
+            if over() or graph.changes == known:
                 break
-        for rewrite in found:
-            if len(graph) >= limits.nodes:
-                break
-            graph.union(rewrite)
-        graph.rebuild()
-        if len(graph) >= limits.nodes or time.perf_counter() > until:
+        if matcher is not None:
+            _unite(graph, matcher.rewrites(several), over)
+        if over():
             return Saturated(graph, count + 1, False)
-        if graph.changes == before and not several:
+        if graph.changes == before:
             return Saturated(graph, count + 1, True)
     return Saturated(graph, limits.rounds, False)
 
 
-def _rewrites(graph: EGraph, matcher: EMatcher | None, several: bool) -> Iterator[Rewrite]:
-    yield from axis_laws(graph, several)
-    if matcher is not None:
-        yield from matcher.rewrites(several)
+def _unite(graph: EGraph, rewrites: Iterable[Rewrite], over: Callable[[], bool]) -> None:
+    """Unions of all rewrites, which are found before the first of them: as long as limits allow."""
+    found: list[Rewrite] = []
+    for rewrite in rewrites:
+        found.append(rewrite)
+        if over():
+            break
+    for rewrite in found:
+        if over():
+            break
+        graph.union(rewrite)
+    graph.rebuild()
