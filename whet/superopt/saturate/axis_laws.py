@@ -8,8 +8,7 @@ members of their classes that move data: parts of one value, or a concat.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
 
 from whet.graph.graph import Node, Result, Value
 from whet.ops.movement import Concat, Slice, Split
@@ -33,100 +32,112 @@ MOST_READINGS = 6
 """Readings of one e-node."""
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """An e-node, and its results as an expression over other members of its inputs' classes."""
+class AxisLaws:
+    """What follows from carried axes in one e-graph; each law is used once at the same nodes."""
 
-    node: Node
-    results: tuple[Value, ...]
+    def __init__(self, graph: EGraph) -> None:
+        self.graph, self.builder = graph, NormalBuilder()
+        self._seen: set[Hashable] = set()
+        self._readings: dict[Node, Node] = {}
+        """Readings, and the e-nodes that they were made of."""
 
-    @property
-    def plain(self) -> Node | None:
-        """The node of the reading, unless it was simplified to something else."""
-        made = maker(self.results[0])
-        return made if isinstance(self.results[0], Result) and made and made.op == self.node.op else None  # fmt: skip
+    def rewrites(self, several: bool) -> Iterator[Rewrite]:
+        """What is new; with `several` also operators that reduce, put together.
 
+        Products of such merges are not merged again: larger groups do it at once.
+        """
+        live = set(self.graph.nodes)
+        self._readings = {r: n for r, n in self._readings.items() if n in live}
+        for node in self.graph.nodes:
+            yield from self._read(node)
+        yield from self._cuts()
+        yield from self._parts()
+        yield from self._merges(several)
 
-def axis_laws(graph: EGraph, several: bool) -> Iterator[Rewrite]:
-    """What follows from carried axes; with `several` also operators that reduce, put together.
+    def _new(self, key: Hashable) -> bool:
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
 
-    Products of such merges are not merged again: larger groups do it at once.
-    """
-    builder = NormalBuilder()
-    readings = [r for node in graph.nodes for r in _readings(graph, builder, node)]
-    for reading in readings:
-        yield Rewrite(f"read-{reading.node.op.name}", "exact", reading.node.results, reading.results)
-    plain = [node for r in readings if (node := r.plain) is not None]
-    yield from _cuts(graph, builder)
-    yield from _parts(graph, builder, [*graph.nodes, *plain])
-    yield from _merges(graph, builder, plain, several)
-
-
-def _readings(graph: EGraph, builder: NormalBuilder, node: Node) -> Iterator[Reading]:
-    if node.op.host or not node.inputs:
-        return
-    by_base: dict[Value, dict[int, Value]] = {}
-    joined: list[dict[int, Value]] = []
-    for n, v in enumerate(node.inputs):
-        for member in graph.members(v):
-            run = run_of(member)
-            made = maker(member)
-            if run is not None:
-                by_base.setdefault(run.base, {}).setdefault(n, member)
-            elif made is not None and isinstance(made.op, Concat) and isinstance(member, Result):
-                joined.append({n: member})
-    for changed in [*by_base.values(), *joined][:MOST_READINGS]:
-        inputs = tuple(changed.get(n, v) for n, v in enumerate(node.inputs))
-        if any(a is not b for a, b in zip(inputs, node.inputs)):
-            results = builder.results(node.op, *inputs)
+    def _read(self, node: Node) -> Iterator[Rewrite]:
+        """Readings of an e-node; those that are simplified are equations."""
+        if node.op.host:
+            return
+        for inputs in self._other_inputs(node)[:MOST_READINGS]:
+            if all(a is b for a, b in zip(inputs, node.inputs)):
+                continue
+            if not self._new(("read", node, inputs)):
+                continue
+            results = self.builder.results(node.op, *inputs)
+            made = maker(results[0])
+            if made is not None and isinstance(results[0], Result) and made.op == node.op:
+                self._readings[made] = node
             if all(a.type == b.type for a, b in zip(results, node.results)):
-                yield Reading(node, results)
+                yield Rewrite(f"read-{node.op.name}", "exact", node.results, results)
 
+    def _other_inputs(self, node: Node) -> list[tuple[Value, ...]]:
+        """The inputs as parts of one value, as far as they are, for each such value; and each input
+        as a concat."""
+        by_base: dict[Value, dict[int, Value]] = {}
+        joined: list[dict[int, Value]] = []
+        for n, v in enumerate(node.inputs):
+            for member in self.graph.members(v):
+                run = run_of(member)
+                made = maker(member)
+                if run is not None:
+                    by_base.setdefault(run.base, {}).setdefault(n, member)
+                elif made is not None and isinstance(made.op, Concat):
+                    joined += [{n: member}] if isinstance(member, Result) else []
+        return [
+            tuple(changed.get(n, v) for n, v in enumerate(node.inputs))
+            for changed in (*by_base.values(), *joined)
+        ]
 
-def _cuts(graph: EGraph, builder: NormalBuilder) -> Iterator[Rewrite]:
-    """Slices in front of any operator that computes what they cut."""
-    for node in graph.nodes:
-        run = run_of(node.results[0]) if isinstance(node.op, Slice) else None
-        if run is None:
-            continue
-        for member in graph.members(run.base):
-            made = maker(member)
-            if made is None or not isinstance(member, Result) or isinstance(made.op, Split | Slice):
+    def _cuts(self) -> Iterator[Rewrite]:
+        """Slices in front of any operator that computes what they cut."""
+        for node in self.graph.nodes:
+            run = run_of(node.results[0]) if isinstance(node.op, Slice) else None
+            for member in self.graph.members(run.base) if run is not None else ():
+                if not isinstance(member, Result) or member in self.graph.inputs:
+                    continue
+                made = member.node
+                if len(made.results) > 1 or made.op.host or isinstance(made.op, Split | Slice):
+                    continue
+                if run is None or not self._new(("cut", node, made)):
+                    continue
+                new = cut(self.builder, made, run)
+                if new is not None and new.type == node.results[0].type:
+                    yield Rewrite(f"slice-{made.op.name}", "exact", node.results, (new,))
+
+    def _parts(self) -> Iterator[Rewrite]:
+        """Operators on a concat, part by part."""
+        part = Part(self.graph.inputs, self.graph.outputs)
+        for node in (*self.graph.nodes, *self._readings):
+            if len(node.results) != 1 or node.op.host or isinstance(node.op, Concat):
                 continue
-            if len(made.results) > 1 or made.op.host or member in graph.inputs:
+            makers = (maker(v) for v in node.inputs)
+            if not any(m is not None and isinstance(m.op, Concat) for m in makers):
                 continue
-            new = cut(builder, made, run)
-            if new is not None and new.type == node.results[0].type:
-                yield Rewrite(f"slice-{made.op.name}", "exact", node.results, (new,))
+            if self._new(("apart", node)):
+                for along in mergeable_axes(node.op, node_types(node)):
+                    made = apart(self.builder, node, along)
+                    if made is not None and admit(part, made):
+                        yield made
 
-
-def _parts(graph: EGraph, builder: NormalBuilder, nodes: list[Node]) -> Iterator[Rewrite]:
-    """Operators on a concat, part by part."""
-    part = Part(graph.inputs, graph.outputs)
-    for node in nodes:
-        if len(node.results) != 1 or node.op.host or isinstance(node.op, Concat):
-            continue
-        makers = (maker(v) for v in node.inputs)
-        if any(m is not None and isinstance(m.op, Concat) for m in makers):
-            for along in mergeable_axes(node.op, node_types(node)):
-                made = apart(builder, node, along)
-                if made is not None and admit(part, made):
-                    yield made
-
-
-def _merges(
-    graph: EGraph, builder: NormalBuilder, readings: list[Node], several: bool
-) -> Iterator[Rewrite]:
-    """Operators put together: those that share inputs, and those of the parts of one value."""
-    single = [n for n in graph.nodes if fresh(graph, n) or not sums_up(n.op, node_types(n))]
-    nodes = list(dict.fromkeys((*single, *readings)))
-    part = Part(graph.inputs, tuple(v for n in nodes for v in n.results))
-    ancestors = ancestors_of(part)
-    for along, members in families(part, nodes, several):
-        once = {graph.add(n.results[0]): n for n in reversed(members)}
-        chosen = [n for n in members if once[graph.add(n.results[0])] is n]
-        for group in independent_groups(part, chosen, ancestors):
-            made = merged(builder, along, group) if len(group) > 1 else None
-            if made is not None and admit(part, made):
-                yield made
-
+    def _merges(self, several: bool) -> Iterator[Rewrite]:
+        """Operators put together: those that share inputs, and those of the parts of one value."""
+        graph = self.graph
+        single = [n for n in graph.nodes if fresh(graph, n) or not sums_up(n.op, node_types(n))]
+        nodes = list(dict.fromkeys((*single, *self._readings)))
+        part = Part(graph.inputs, tuple(v for n in nodes for v in n.results))
+        ancestors = ancestors_of(part)
+        for along, members in families(part, nodes, several):
+            # An e-node and its readings are in one class, of which one is enough.
+            by_class = {graph.add(n.results[0]): n for n in reversed(members)}
+            chosen = [n for n in members if n in by_class.values()]
+            for group in independent_groups(part, chosen, ancestors):
+                if self._new(("merge", along, tuple(group))):
+                    made = merged(self.builder, along, group)
+                    if made is not None and admit(part, made):
+                        yield made

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whet.graph.graph import Node, Result, Value, apply
+from whet.graph.graph import Constant, Node, Result, Value, apply
 from whet.ops.base import Op
 from whet.superopt.apply.rewrite import Part, Rewrite
 
@@ -95,9 +95,21 @@ class EGraph:
         return self.find(value)
 
     def union(self, rewrite: Rewrite) -> None:
-        """Makes old and new values equal.  `rebuild` must follow before anything is asked."""
+        """Makes old and new values equal.  `rebuild` must follow before anything is asked.
+
+        The same operator on the same values with other constants of the same types is no news: it
+        costs the same, and rules that change weights alone would make it without end.
+        """
+        if len(rewrite.old) == 1 and self._has_twin(rewrite.old[0], rewrite.new[0]):
+            return
         for old, new in zip(rewrite.old, rewrite.new, strict=True):
             self._merge(self.add(old), self.add(new, rewrite))
+
+    def _has_twin(self, old: Value, new: Value) -> bool:
+        wanted = _but_for_constants(new)
+        return wanted is not None and any(
+            _but_for_constants(v) == wanted for v in self.members(old)
+        )
 
     def _enter(self, node: Node, origin: Rewrite | None) -> None:
         """An e-node for the node, which may read values that are not leaders."""
@@ -163,3 +175,13 @@ class EGraph:
                 self._above.setdefault(new, leader)
                 self._members[self.find(new)][new] = None
             self._merge(leader, self.find(new))
+
+
+def _but_for_constants(value: Value) -> tuple[object, ...] | None:
+    """An operator on some constants: the operator, its inputs, and types in place of constants."""
+    if not isinstance(value, Result):
+        return None
+    inputs = value.node.inputs
+    if not any(isinstance(v, Constant) for v in inputs):
+        return None
+    return (value.node.op, *(v.type if isinstance(v, Constant) else v for v in inputs))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from whet.superopt.apply.patterns import Patterns
 from whet.superopt.apply.rewrite import Part, Rewrite
-from whet.superopt.saturate.axis_laws import axis_laws
+from whet.superopt.saturate.axis_laws import AxisLaws
 from whet.superopt.saturate.egraph import EGraph
 from whet.superopt.saturate.ematch import EMatcher
 
@@ -42,24 +42,29 @@ def saturate(part: Part, patterns: Patterns | None, limits: Limits) -> Saturated
     """The e-graph of all that rewrites make of the part."""
     until = time.perf_counter() + limits.seconds
     graph = EGraph(part)
+    laws = AxisLaws(graph)
     matcher = EMatcher(patterns, graph) if patterns is not None else None
-    over = lambda: len(graph) >= limits.nodes or time.perf_counter() > until
+    over = lambda nodes: len(graph) >= nodes or time.perf_counter() > until
+    cut_short = False
     for count in range(limits.rounds):
         before = graph.changes
         several = count < limits.several
-        _unite(graph, axis_laws(graph, several), over)
+        # The laws of axes are found faster than matches of rules, and must leave room for them.
+        half = (len(graph) + limits.nodes) // 2 if matcher is not None else limits.nodes
+        _unite(graph, laws.rewrites(several), lambda: over(half))  # noqa: B023
         # Slices go through one operator at a time, and what follows a merge through one merge.
         for _ in range(limits.axis_rounds):
             known = graph.changes
-            _unite(graph, axis_laws(graph, several=False), over)
-            if over() or graph.changes == known:
+            _unite(graph, laws.rewrites(several=False), lambda: over(half))  # noqa: B023
+            if over(half) or graph.changes == known:
                 break
+        cut_short |= over(half)
         if matcher is not None:
-            _unite(graph, matcher.rewrites(several), over)
-        if over():
+            _unite(graph, matcher.rewrites(several), lambda: over(limits.nodes))
+        if over(limits.nodes):
             return Saturated(graph, count + 1, False)
         if graph.changes == before:
-            return Saturated(graph, count + 1, True)
+            return Saturated(graph, count + 1, not cut_short)
     return Saturated(graph, limits.rounds, False)
 
 
