@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.build.random_graphs import random_graph
 from whet.api.engines import target_name
-from whet.api.tuning import weighted_tasks
 from whet.core.cpu import CpuTarget, named_target
+from whet.joint.tuning import weighted_tasks
 from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 from whet.tasks.examples import make_example

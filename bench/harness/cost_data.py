@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from harness.report import say
-from whet.api.tuning import weighted_tasks
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.db.store import Database
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
+from whet.joint.tuning import weighted_tasks
 from whet.measure.cpu.measurer import Measurer
 from whet.measure.records import record_of
 from whet.measure.results import Candidate

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from whet.api.engines import default_engine
 from whet.api.native import Native
-from whet.api.tuning import tune_tasks, weighted_tasks
 from whet.core.config import process_config
 from whet.frontend.onnx import import_model
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
+from whet.joint.tuning import tune_tasks, weighted_tasks
 from whet.tune.report import Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget

@@ -11,10 +11,10 @@ from typing import cast
 import numpy as np
 
 from harness.replay import Replay
-from whet.api.tuning import weighted_tasks
 from whet.core.cpu import CpuTarget
 from whet.frontend.onnx import import_model
 from whet.graph.passes import optimize
+from whet.joint.tuning import weighted_tasks
 from whet.tune.policies import Known, Policy
 from whet.tune.policies.chance import RandomSearch
 from whet.tune.search import WeightedTask

@@ -257,7 +257,7 @@ def test_a_search_that_fails_leaves_native_code(
     def fail(*args: object, **options: object) -> None:
         raise IndexError("no candidate")
 
-    monkeypatch.setattr("whet.api.tuning.tune_graphs", fail)
+    monkeypatch.setattr("whet.joint.tuning.tune_graphs", fail)
     with pytest.warns(WhetWarning, match="whet failed to search for faster kernels, and uses thos"):
         f = whet.compile(model, {"x": (2, 8)}, budget=1)
     assert f.engine == "native"

@@ -12,7 +12,6 @@ import pytest
 import whet
 from whet.api.engines import default_engine
 from whet.api.native import Native
-from whet.api.tuning import weighted_tasks
 from whet.build.views import kernel_views
 from whet.cli.main import main
 from whet.core.dtypes import f32
@@ -23,6 +22,7 @@ from whet.db.record import Record
 from whet.db.store import Database
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
+from whet.joint.tuning import weighted_tasks
 from whet.measure.records import workload_of
 from whet.ops.matmul import MatMul
 from whet.runtime.artifact import read_artifact, write_artifact

@@ -19,12 +19,12 @@ import pytest
 import whet
 from tests.targets import HOST
 from whet.api.arguments import thread_count
-from whet.api.tuning import tune_graphs
 from whet.build.cpu.segment import NativeSegment
 from whet.core.config import Config
 from whet.core.errors import RecordsError, UsageError, WhetError, WhetWarning
 from whet.core.processors import usable_cores
 from whet.db.store import Database
+from whet.joint.tuning import tune_graphs
 from whet.runtime.pool import MAX_THREADS
 from whet.tune.tuner import Budget
 

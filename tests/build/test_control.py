@@ -10,7 +10,6 @@ import pytest
 
 from tests.build.comparing import check_native, native, plan_of
 from tests.targets import HOST
-from whet.api.tuning import weighted_tasks
 from whet.core.dtypes import DType, bool_, f16, f32, i64
 from whet.core.errors import OperatorError
 from whet.core.types import TensorType
@@ -19,6 +18,7 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
 from whet.graph.interpret import interpret
 from whet.graph.passes import expand_composites
+from whet.joint.tuning import weighted_tasks
 from whet.ops import REGISTRY
 from whet.ops.arithmetic import Add, Exp, Mul, Sub, Tanh
 from whet.ops.branch import Branch

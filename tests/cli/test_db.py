@@ -15,10 +15,10 @@ from tests.db.samples import record
 from tests.db.test_exchange import ANSOR, AUTOTVM
 from whet.api.engines import default_engine
 from whet.api.native import Native
-from whet.api.tuning import weighted_tasks
 from whet.core.outcomes import Outcome
 from whet.db.record import Record, Workload
 from whet.db.store import Database
+from whet.joint.tuning import weighted_tasks
 
 Whet = Callable[..., Any]
 

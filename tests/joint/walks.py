@@ -64,9 +64,11 @@ def inputs_for(graph: Graph, rng: np.random.Generator, tokens: int = 1000) -> li
 
 
 def differ(before: Graph, after: Graph, arrays: Sequence[Array]) -> float:
-    """The largest difference of the outputs in double precision, relative to the largest element."""
+    """The largest difference of outputs in double precision, relative to the largest element."""
     worst = 0.0
-    for a, b in zip(interpret(before, arrays, precise=True), interpret(after, arrays, precise=True)):
+    for a, b in zip(
+        interpret(before, arrays, precise=True), interpret(after, arrays, precise=True)
+    ):
         if a.shape != b.shape or a.dtype != b.dtype:
             return np.inf
         if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from whet.superopt.rules.drawing import explain
 from whet.superopt.rules.files import shipped
 from whet.superopt.rules.rule import Certificate, Rule, Variable
@@ -44,7 +46,15 @@ def test_equations_of_the_certificate_are_conditions() -> None:
         "dim(y, 1) == dim(v, 0)",
         "dim(w, 1) == dim(v, 1)",
     )
-    assert "dim(y, 1) == dim(v, 0)" in explain(rule, {}, assumed(rule))
+    given = dataclasses.replace(rule, given=assumed(rule))
+    assert "dim(y, 1) == dim(v, 0)" in explain(given, {})
+    assert list(map(str, given.conditions)) == list(assumed(rule))
+
+
+def test_shipped_rules_say_what_their_proofs_take_from_types() -> None:
+    for rule in shipped(certified=True)[::15]:
+        assert rule.given == assumed(rule), rule.name
+        assert len(rule.conditions) == len(rule.when) + len(rule.given)
 
 
 def test_a_rule_that_held_by_chance_is_not_used_elsewhere() -> None:
@@ -57,7 +67,7 @@ def test_a_rule_that_held_by_chance_is_not_used_elsewhere() -> None:
 
 def test_shipped_rules_hold_wherever_their_conditions_do() -> None:
     """At shapes that no gate has seen."""
-    for rule in shipped()[::45]:
+    for rule in shipped(certified=True)[::45]:
         found = check_identity(conditional(rule), seed=3)
         assert found.counterexample is None, rule.name
 
@@ -66,7 +76,7 @@ def test_the_equations_are_those_that_types_demand() -> None:
     """At other shapes that have types the conditions hold too: rules are not narrower than said."""
     narrow = [
         rule.name
-        for rule in shipped()[::45]
+        for rule in shipped(certified=True)[::45]
         if not all(fits(conditional(rule), at) for at in assignments(claim(rule), 8, seed=4))
     ]
     assert narrow == []

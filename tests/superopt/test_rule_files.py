@@ -9,18 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from whet.core.errors import ArtifactError
+from whet.core.errors import ArtifactError, GraphError
+from whet.graph.terms import read_term
 from whet.superopt.rules.drawing import draw
-from whet.superopt.rules.files import (
-    family,
-    load_folder,
-    read_candidates,
-    read_rules,
-    shipped,
-    write_folder,
-    write_rules,
-)
+from whet.superopt.rules.files import family, load_folder, read_candidates, read_rules, shipped
+from whet.superopt.rules.reading import read_shared
 from whet.superopt.rules.rule import Certificate, Rule, Variable
+from whet.superopt.rules.store import write_folder, write_rules
 
 CERTIFICATE = Certificate(
     axioms=("matmul.0",), solver="z3 5.4.0", prime=2**31 - 1, seed=0,
@@ -33,12 +28,18 @@ RULE = Rule(
     ("matmul(a, matmul(b, c))",),
     ("dim(a, 0) >= 1",),
     certificate=CERTIFICATE,
+    given=("dim(a, 1) == dim(b, 0)", "dim(b, 1) == dim(c, 0)"),
 )
 OTHER = dataclasses.replace(RULE, name="backwards", lhs=RULE.rhs, rhs=RULE.lhs, core=False)
 
 
 def test_what_is_written_is_read() -> None:
-    assert read_rules(write_rules([RULE, OTHER])) == (RULE, OTHER)
+    """The equations that are given are read off the certificate when a rule is written."""
+    text, proofs = write_rules([dataclasses.replace(RULE, given=()), OTHER])
+    assert read_rules(text, proofs=proofs) == (RULE, OTHER)
+    assert read_rules(text) == tuple(
+        dataclasses.replace(r, certificate=None) for r in (RULE, OTHER)
+    )
 
 
 def test_order_does_not_matter() -> None:
@@ -57,17 +58,43 @@ def test_unproved_rules_are_not_written() -> None:
         ("  when dim(a, 0) >= 1\n", ""),
         ("numeric real", "numeric exact"),
         ("a activation 2", "a activation 3"),
-        ("seed 0", "seed 1"),
-        ("solver z3 5.4.0\n", "\n"),
+        ("  given dim(a, 1) == dim(b, 0)\n", ""),
     ],
 )
 def test_changed_rules_are_refused(old: str, new: str) -> None:
-    text = write_rules([RULE])
+    text = write_rules([RULE]).rules
     assert old in text
     with pytest.raises(ArtifactError, match="no valid proof") as raised:
         read_rules(text.replace(old, new), "changed.rules")
     assert raised.value.code == "WH4001"
     assert "changed.rules" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("seed 0", "seed 1", "no valid proof"),
+        ("axiom matmul.0\n", "\n", "no valid proof"),
+        ("proof associate", "proof another", "no valid proof"),
+        ("solver z3 5.4.0\n", "\n", "incomplete"),
+    ],
+)
+def test_changed_certificates_are_refused(old: str, new: str, problem: str) -> None:
+    text, proofs = write_rules([RULE])
+    assert old in proofs
+    with pytest.raises(ArtifactError, match=problem) as raised:
+        read_rules(text, "changed.rules", proofs.replace(old, new))
+    assert raised.value.code == "WH4001"
+
+
+def test_a_certificate_of_another_rule_is_refused() -> None:
+    text, proofs = write_rules([RULE])
+    other = write_rules([dataclasses.replace(OTHER, name=RULE.name)]).rules
+    assert read_rules(other, proofs=proofs), "the claim differs, the proof is the same"
+    assert "proof " in text
+    stripped = "\n".join(line for line in text.splitlines() if "proof " not in line)
+    with pytest.raises(ArtifactError, match="no valid proof"):
+        read_rules(stripped)
 
 
 def test_a_hand_written_rule_is_a_candidate_and_no_rule() -> None:
@@ -96,10 +123,45 @@ def test_folders_hold_a_file_per_family(tmp_path: Path) -> None:
                 certificate=CERTIFICATE)  # fmt: skip
     (tmp_path / "gone.rules").write_text("")
     written = write_folder([RULE, relu], tmp_path)
-    assert [p.name for p in written] == ["activation.rules", "matmul.rules"]
+    names = ["activation.rules", "activation.proofs", "matmul.rules", "matmul.proofs"]
+    assert [p.name for p in written] == names
     assert not (tmp_path / "gone.rules").exists()
-    assert set(load_folder(tmp_path)) == {RULE, relu}
+    assert set(load_folder(tmp_path, certified=True)) == {RULE, relu}
+    (tmp_path / "matmul.proofs").unlink()
+    assert len(load_folder(tmp_path)) == 2
+    with pytest.raises(ArtifactError, match="no valid proof"):
+        load_folder(tmp_path, certified=True)
     assert family(relu) == "activation"
+
+
+def test_terms_are_read_piece_by_piece_as_token_by_token() -> None:
+    for rule in shipped()[::9]:
+        assert rule.left == tuple(map(read_term, rule.lhs))
+        assert rule.right == tuple(map(read_term, rule.rhs))
+    assert read_shared("relu(add(x, y))") is read_shared("relu(add(x, y))")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["relu( x )", "concat(split(x, axis = 0, sizes=[2, 1])[1], y, axis=k)", "mul(x, -0.5)", "x",
+     'einsum(a, b, equation="ij,jk->ik")', "pool_weight(channels=dim(x, 1), kernel=[3, (2)])",
+     "f()", "slice(x, starts=[p[q[0]], 1])"],
+)  # fmt: skip
+def test_unusual_terms_are_read_alike(text: str) -> None:
+    assert read_shared(text) == read_term(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["relu(x", "relu(x))", "relu(x)(y)", "add(x,, y)", "relu(x, axis=1, axis=2)", "f(x]",
+     "relu(]x[)", "f(" * 400 + "x" + ")" * 400],
+)  # fmt: skip
+def test_what_is_no_term_is_refused_alike(text: str) -> None:
+    with pytest.raises(GraphError) as whole:
+        read_term(text)
+    with pytest.raises(GraphError) as pieces:
+        read_shared(text)
+    assert whole.value.code == pieces.value.code
 
 
 def test_both_sides_are_drawn() -> None:
@@ -112,21 +174,22 @@ def test_both_sides_are_drawn() -> None:
 
 def test_loading_rules_needs_no_solver() -> None:
     code = (
-        "import sys; from whet.superopt.rules.files import shipped; shipped(); "
+        "import sys; from whet.superopt.rules.files import shipped; "
+        "[(r.left, r.conditions) for r in shipped()]; "
         "sys.exit('z3' in sys.modules or 'numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_shipped_rules_are_proved() -> None:
-    for rule in shipped():
+    for rule in shipped(certified=True):
         certificate = rule.certificate
         assert certificate is not None
         assert len(set(certificate.shapes)) >= 16
         assert len(set(certificate.symbolic)) == len(certificate.symbolic) <= 64
 
 
-SAMPLE = shipped()[::40]
+SAMPLE = shipped(certified=True)[::40]
 
 
 @pytest.mark.parametrize("rule", SAMPLE, ids=lambda r: r.name)

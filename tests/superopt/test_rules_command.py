@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from whet.cli.main import app, main
 from whet.core.errors import ArtifactError, MismatchError, UsageError
-from whet.superopt.rules.files import write_folder
 from whet.superopt.rules.rule import Certificate, Rule, Variable
+from whet.superopt.rules.store import write_folder
 from whet.superopt.verify.axioms import laws
 
 RUN = CliRunner()

@@ -11,9 +11,9 @@ import pytest
 
 import whet
 from tests.tune.test_tuner import TARGET, MadeUp, small_graph
-from whet.api.tuning import weighted_tasks
 from whet.core.errors import UsageError
 from whet.db.store import Database
+from whet.joint.tuning import weighted_tasks
 from whet.tune.models.analytic import Analytic
 from whet.tune.models.learners import LEARNERS, find_learner
 from whet.tune.models.ranking import RankingLearner

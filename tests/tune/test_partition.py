@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.build.comparing import NO_CACHE, TARGET
-from whet.api.tuning import weighted_tasks
 from whet.build.native import build
 from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.dtypes import f32
@@ -20,6 +19,7 @@ from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
 from whet.graph.interpret import interpret
 from whet.graph.passes import expand_composites
+from whet.joint.tuning import weighted_tasks
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.ops.matmul import MatMul

@@ -14,9 +14,9 @@ from tests.measure.conftest import planted_sketch  # noqa: F401 - a fixture
 from tests.measure.planted import FAULTS, TARGET as HOST, double_task
 from tests.tune.test_tuner import TARGET, MadeUp, make_tuner
 from tests.tune.tuners import TRIALS
-from whet.api.tuning import tune_tasks
 from whet.core.errors import WhetError
 from whet.db.store import Database
+from whet.joint.tuning import tune_tasks
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget
 

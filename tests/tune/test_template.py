@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.targets import HOST
-from whet.api.tuning import tune_tasks
 from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.core.errors import ScheduleError, WhetError
@@ -18,6 +17,7 @@ from whet.ir.evaluate import evaluate
 from whet.ir.interpreter import run
 from whet.ir.program import Buffer
 from whet.ir.tensor import compute, placeholder, reduce_axis, sum_
+from whet.joint.tuning import tune_tasks
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import SKETCHES
 from whet.tasks.task import Task

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.tune.test_tuner import MadeUp
-from whet.api.tuning import weighted_tasks
 from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
@@ -18,6 +17,7 @@ from whet.db.record import Record
 from whet.db.store import Database
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
+from whet.joint.tuning import weighted_tasks
 from whet.measure.records import workload_of
 from whet.measure.results import Candidate
 from whet.ops.activation import Relu

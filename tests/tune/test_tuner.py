@@ -10,7 +10,6 @@ import pytest
 
 import whet
 from tests.targets import HOST
-from whet.api.tuning import tune_graphs, weighted_tasks
 from whet.core.cpu import PRESETS, CpuTarget
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
@@ -18,6 +17,7 @@ from whet.core.types import TensorType
 from whet.db.store import Database
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
+from whet.joint.tuning import tune_graphs, weighted_tasks
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.ops.activation import Relu
 from whet.ops.matmul import MatMul

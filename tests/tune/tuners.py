@@ -18,8 +18,8 @@ from typing import TextIO
 import numpy as np
 
 from tests.tune.test_tuner import TARGET, MadeUp, small_graph
-from whet.api.tuning import weighted_tasks
 from whet.db.store import Database
+from whet.joint.tuning import weighted_tasks
 from whet.tune.report import Report, Status
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner

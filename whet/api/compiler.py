@@ -68,6 +68,8 @@ class Options:
         if isinstance(made, Failure):
             self.warn(made.warning("simplify the model, which runs as it is"))
             return graph
+        if self.budget and self.engine.can_tune:
+            self._tune(made)
         rewrite = lambda: self.engine.rewrite(made, self.threads, self.numerics)
         better = attempt(rewrite, made, self._described())
         if isinstance(better, Failure):
@@ -75,19 +77,19 @@ class Options:
             return made
         return better
 
+    def _tune(self, graph: Graph) -> None:
+        """Searches for a faster graph and its kernels, which are used from then on."""
+        tune = lambda: self.engine.tune(
+            graph, self.threads, self.numerics, self.budget, self.watch
+        )
+        done = attempt(tune, graph, self._described())
+        if isinstance(done, Failure):
+            self.warn(done.warning("search for faster kernels, and uses those that it knows"))
+
     def prepare(self, graph: Graph, again: GetGraph) -> Executable:
         """The graph as something that runs; `again` gives the graph later on."""
-        engine, described = self.engine, self._described()
-        if self.budget and engine.can_tune:
-            done = attempt(
-                lambda: engine.tune(graph, self.threads, self.numerics, self.budget, self.watch),
-                graph,
-                described,
-            )
-            if isinstance(done, Failure):
-                self.warn(done.warning("search for faster kernels, and uses those that it knows"))
         made = self._prepared(graph, self.numerics)
-        if self.numerics != "guarded" or not engine.guards:
+        if self.numerics != "guarded" or not self.engine.guards:
             return made
         return Guarded(made, lambda: self._prepared(again(), "exact"), self.note)
 
@@ -275,7 +277,7 @@ class _Source:
 
         def again() -> Graph:
             graph = self.importing(lasting, lambda message: None).graph
-            return options.optimize(graph)
+            return replace(options, budget=0.0).optimize(graph)
 
         large = is_large(imported.graph)
         program = imported_program(

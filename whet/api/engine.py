@@ -75,7 +75,8 @@ class Engine(Protocol):
         seconds: float,
         watch: Watch | None = None,
     ) -> None:
-        """Searches for kernels during the given time; `prepare` then uses them."""
+        """Searches for a faster graph and its kernels during the given time; `rewrite` and
+        `prepare` then use them."""
 
 
 def tuned_target(engine: Engine) -> Target:

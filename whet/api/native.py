@@ -105,7 +105,7 @@ class Native:
             with known_records() as records:
                 if records is None or not records.has_records(self.target, threads):
                     return tuple(stored)
-                from whet.api.tuning import weighted_tasks
+                from whet.joint.tuning import weighted_tasks
                 from whet.tune.schedule import Schedules
 
                 found = Schedules(self.target, threads, numerics, records, stored)
@@ -123,11 +123,16 @@ class Native:
         seconds: float,
         watch: Watch | None = None,
     ) -> None:
-        from whet.api.tuning import tune_graphs
+        from whet.joint.together import Setting, optimize_together
+        from whet.joint.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
         target = tuned_target(self)
-        tune_graphs([graph], target, threads, Budget(seconds), numerics=numerics, watch=watch)
+        if process_config().rewrite_seconds:
+            setting = Setting(target, threads, numerics, self.cache)
+            optimize_together(graph, setting, seconds, watch)
+        else:
+            tune_graphs([graph], target, threads, Budget(seconds), numerics=numerics, watch=watch)
 
 
 @contextlib.contextmanager

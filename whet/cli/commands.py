@@ -14,6 +14,7 @@ COMMANDS = {
     "run": "whet.cli.run:run_command",
     "check": "whet.cli.check:check_command",
     "bench": "whet.cli.bench:bench_command",
+    "reduce": "whet.cli.reduce:reduce_command",
     "inspect": "whet.cli.inspect:inspect_command",
     "target": "whet.cli.target:target_command",
     "tune": "whet.cli.tune:tune_command",

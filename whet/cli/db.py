@@ -142,7 +142,7 @@ def explain_command(
     json: JsonOption = False,
 ) -> None:
     """Show for every task of a model which schedule it gets, and why."""
-    from whet.api.tuning import weighted_tasks  # loads LLVM: only when needed
+    from whet.joint.tuning import weighted_tasks  # loads LLVM: only when needed
     from whet.tune.schedule import Schedules
 
     reporter = Reporter(quiet=quiet, as_json=json)

@@ -55,11 +55,10 @@ def show_command(rule: RuleArgument, rules: FolderOption = None) -> None:
 def explain_command(rule: RuleArgument, rules: FolderOption = None) -> None:
     """Say why a rule is believed."""
     from whet.superopt.verify.axioms import laws
-    from whet.superopt.verify.conditions import assumed
     from whet.superopt.verify.lemmas import LEMMAS
 
     found = find_rule(rule, rules)
-    Reporter().text(explain(found, {**laws(), **LEMMAS}, assumed(found)))
+    Reporter().text(explain(found, {**laws(), **LEMMAS}))
 
 
 rules_app.command("verify")(verify_command)

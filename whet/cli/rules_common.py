@@ -68,13 +68,13 @@ WithOption = Annotated[
 ]
 
 
-def known_rules(folder: Path | None) -> tuple[Rule, ...]:
-    return shipped() if folder is None else load_folder(folder)
+def known_rules(folder: Path | None, certified: bool = False) -> tuple[Rule, ...]:
+    return shipped(certified) if folder is None else load_folder(folder, certified)
 
 
 def find_rule(name: str, folder: Path | None) -> Rule:
-    """The one rule that is meant."""
-    rules = known_rules(folder)
+    """The one rule that is meant, with its certificate."""
+    rules = known_rules(folder, certified=True)
     found = [r for r in rules if r.name == name] or [
         r for r in rules if name in r.name or r.hash.startswith(name)
     ]

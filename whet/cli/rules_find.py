@@ -26,7 +26,8 @@ from whet.cli.rules_common import (
     show_report,
 )
 from whet.core.containers import usable_processors
-from whet.superopt.rules.files import family, write_folder
+from whet.superopt.rules.files import family
+from whet.superopt.rules.store import write_folder
 
 OUTCOMES = ("proved", "refuted", "unproved", "alarm")
 FUNNEL = {

@@ -22,8 +22,9 @@ from whet.cli.rules_common import (
 )
 from whet.core.errors import MismatchError, UsageError, check, fail
 from whet.core.executor import Executor
-from whet.superopt.rules.files import read_candidates, write_folder
+from whet.superopt.rules.files import read_candidates
 from whet.superopt.rules.rule import Rule
+from whet.superopt.rules.store import write_folder
 
 if TYPE_CHECKING:
     from whet.superopt.verify.gates import Report
@@ -54,7 +55,7 @@ def verify_command(
     candidates = (
         tuple(r for path in files for r in read_candidates(path.read_text()))
         if files
-        else known_rules(rules)
+        else known_rules(rules, certified=True)
     )
     reports = _run_gates(candidates, seed, executor_for(executor, workers, modules), reporter)
     proved = tuple(r.rule for r in reports if r.outcome == "proved")

@@ -17,7 +17,6 @@ from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
 from whet.api.engine import tuned_target
 from whet.api.engines import default_engine
-from whet.api.tuning import tune_graphs
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -33,6 +32,7 @@ from whet.cli.models import open_model
 from whet.core.errors import UsageError, check
 from whet.db.place import records_path
 from whet.db.store import Database
+from whet.joint.tuning import tune_graphs
 from whet.tune.models.learners import DEFAULT_LEARNER, LEARNERS
 from whet.tune.objectives import OBJECTIVES, make_objective
 from whet.tune.policies import find_policy, policy_names

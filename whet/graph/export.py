@@ -48,6 +48,12 @@ def export_model(graph: Graph) -> onnx.ModelProto:
     )
 
 
+def export_bytes(graph: Graph) -> bytes:
+    """The graph as the bytes of an ONNX file."""
+    made: Any = export_model(graph)
+    return bytes(made.SerializeToString())
+
+
 class Names:
     """Supplies names that are unique in the whole model, bodies included."""
 

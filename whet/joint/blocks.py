@@ -42,7 +42,7 @@ class Block:
     given: tuple[Value, ...]
     """The values of the graph that the outputs are."""
     places: Mapping[Value, Place]
-    """Where inputs and outputs lie."""
+    """The places of inputs, outputs and of what kernels leave to each other."""
 
 
 def cut_blocks(whole: Whole, shift: int = 0) -> list[Block]:
@@ -55,7 +55,7 @@ def cut_blocks(whole: Whole, shift: int = 0) -> list[Block]:
     first = SMALLEST + shift
     while start < len(order):
         end = _best_cut(whole, live, start, start + first, len(order))
-        blocks.append(_block(order[start:end], users, needed, whole.places))
+        blocks.append(_block(order[start:end], users, needed, whole))
         start, first = end, SMALLEST
     return [b for b in blocks if b.part.nodes]
 
@@ -83,9 +83,7 @@ def _live(graph: Graph, order: Sequence[Node]) -> list[set[Value]]:
     return [*found, set()]
 
 
-def _best_cut(
-    whole: Whole, live: Sequence[set[Value]], start: int, first: int, end: int
-) -> int:
+def _best_cut(whole: Whole, live: Sequence[set[Value]], start: int, first: int, end: int) -> int:
     """The position behind the block that begins at `start`, where the fewest values are alive."""
     if end - start <= LARGEST:
         return end
@@ -102,7 +100,7 @@ def _block(
     nodes: Sequence[Node],
     users: Mapping[Value, Sequence[Node]],
     needed: set[Value],
-    places: Mapping[Value, Place],
+    whole: Whole,
 ) -> Block:
     inside = set(nodes)
     taken = dict.fromkeys(
@@ -123,7 +121,8 @@ def _block(
     inputs = tuple(now.values())
     for node in nodes:
         now.update(zip(node.results, apply(node.op, *(now.get(v, v) for v in node.inputs))))
-    lie = {now[v]: places[v] for v in (*taken, *given) if v in places}
+    stored = (v for node in nodes for v in node.results if v in whole.stored)
+    lie = {now[v]: whole.places[v] for v in (*taken, *given, *stored) if v in whole.places}
     return Block(Part(inputs, tuple(now[v] for v in given)), tuple(taken), given, lie)
 
 

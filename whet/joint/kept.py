@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whet.build.backend import backend_of
 from whet.build.keys import program_key
@@ -16,19 +16,19 @@ from whet.core.errors import GraphError
 from whet.core.target import Target
 from whet.graph.graph import Graph
 from whet.joint.recipe import follow_recipe, form_digest, write_recipe
-from whet.joint.superoptimize import Superoptimizer
 from whet.ops.base import Numeric
-from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.patterns import Patterns
-from whet.superopt.rules.files import shipped
-from whet.tasks.price import no_evidence
+
+if TYPE_CHECKING:
+    from whet.superopt.apply.match import Matcher
+    from whet.superopt.apply.patterns import Patterns
+    from whet.tasks.price import Price
 
 KIND = "rewrites"
 """The kind of entries in the cache."""
 WORTH_SEARCHING = 20e-6
 """Graphs that are expected to take less seconds are left alone: the time of a call is more."""
 _SEARCHED: dict[str, Rewritten] = {}
-"""What this process has found: a graph that is made again is the same, also without a cache."""
+"""Outcomes of this process: a graph that is made again is the same, also without a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,11 @@ def cheaper_graph(
 ) -> tuple[Graph, Rewritten]:
     """The graph that is expected to be fastest, and how it was found.
 
-    What a search of at least that time has found before is used again.
+    What was found before, here or by a search with measurements, is used again.
     """
     if len(graph.nodes) < 2:
         return graph, UNCHANGED
-    key = digest_text(form_digest(graph), target.to_json(), str(threads), numerics, str(seconds),
-                      program_key())  # fmt: skip
+    key = _key(graph, target, threads, numerics)
     known = _SEARCHED.get(key) or _known(cache.get(KIND, key))
     if known is None:
         _SEARCHED[key] = UNCHANGED  # should the search fail, it fails once
@@ -91,12 +90,36 @@ def cheaper_graph(
             return graph, UNCHANGED
         cache.put(KIND, key, known.write())
     _SEARCHED[key] = known
-    if known.recipe is None:
-        return graph, known
+    return rewritten_graph(graph, known), known
+
+
+def remember(
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    cache: FileCache,
+    found: Rewritten,
+) -> None:
+    """Keeps an outcome for all later compilations of the graph."""
+    key = _key(graph, target, threads, numerics)
+    _SEARCHED[key] = found
+    cache.put(KIND, key, found.write())
+
+
+def rewritten_graph(graph: Graph, found: Rewritten) -> Graph:
+    """The graph that was found, with the elements of its constants; as it is, if the recipe is one
+    for another graph."""
+    if found.recipe is None:
+        return graph
     try:
-        return follow_recipe(known.recipe, graph), known
+        return follow_recipe(found.recipe, graph)
     except GraphError:
-        return graph, UNCHANGED
+        return graph
+
+
+def _key(graph: Graph, target: Target, threads: int, numerics: Numeric) -> str:
+    return digest_text(form_digest(graph), target.to_json(), str(threads), numerics, program_key())
 
 
 def _known(data: bytes | None) -> Rewritten | None:
@@ -107,11 +130,20 @@ def _known(data: bytes | None) -> Rewritten | None:
 
 
 def search(
-    graph: Graph, target: Target, threads: int, numerics: Numeric, seconds: float
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    seconds: float,
+    price: Price | None = None,
 ) -> Rewritten:
-    """The outcome of one search."""
+    """The outcome of one search, by analytic prices unless others are given."""
+    from whet.joint.superoptimize import Superoptimizer  # not needed where the cache knows
+    from whet.tasks.price import no_evidence
+
     backend = backend_of(target)
-    price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
+    if price is None:
+        price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
     kind: Numeric = "real" if numerics == "real" else "exact"
     search = Superoptimizer(price, backend.holds, lambda: shared_matcher(kind), seconds)
     found = search.run(graph, WORTH_SEARCHING)
@@ -128,9 +160,14 @@ def search(
 @lru_cache(maxsize=2)
 def shared_patterns(numerics: Numeric) -> Patterns:
     """The shipped rules as patterns, read once."""
+    from whet.superopt.apply.patterns import Patterns
+    from whet.superopt.rules.files import shipped
+
     return Patterns(shipped(), numerics)
 
 
 def shared_matcher(numerics: Numeric) -> Matcher:
     """A matcher for one search: what it remembers of values ends with it."""
+    from whet.superopt.apply.match import Matcher
+
     return Matcher(shared_patterns(numerics))

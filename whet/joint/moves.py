@@ -1,4 +1,4 @@
-"""The steps of the search: rewrites of rules and of carried axes, one at a time or as far as they go."""
+"""Steps of the search: rewrites by rules and along carried axes, alone or as far as they go."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def hoist_slices(part: Part) -> Step | None:
 
 
 def lift_epilogues(part: Part) -> Step | None:
-    """What is done to all parts of a value, done to the value: bias and activation join what was
-    put together."""
+    """Operators of all parts of a value as operators of the value: bias and activation join what
+    was put together."""
     path: list[Rewrite] = []
     for _ in range(MOST_STEPS):
         rewrites = disjoint(merge_rewrites(part, heavy=False))

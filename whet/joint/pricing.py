@@ -1,4 +1,4 @@
-"""What a graph, or a part of one, would take: planned as it would be compiled, kernel by kernel."""
+"""Prices of graphs and parts of them, planned as they would be compiled, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from whet.graph.graph import Graph, Node, Value
 from whet.graph.passes.expand_composites import ExpandingBuilder
 from whet.superopt.apply.rewrite import Part
 from whet.tasks.dag import Region
+from whet.tasks.edges import join_edges
 from whet.tasks.pieces import NativePiece
 from whet.tasks.places import Place
 from whet.tasks.plan import Holds, plan_graph
@@ -63,20 +64,26 @@ def _written(step: AnyStep) -> Sequence[Value]:
 
 
 def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Price) -> float:
-    """Seconds of a part whose inputs lie at these places, and whose outputs take the places of
+    """Seconds of a part: what has not changed lies where it lay, and outputs take the places of
     those of the part that it replaces."""
     return steps_price(part_steps(part, places, old, price)[0], price)
 
 
 def part_steps(
     part: Part, places: Mapping[Value, Place], old: Part, price: Price
-) -> tuple[list[AnyStep], Mapping[Value, Value]]:
+) -> tuple[Sequence[AnyStep], Mapping[Value, Value]]:
     """The kernels of such a part, and the values that were written out in simpler ones."""
     outputs, now = written_out(part.nodes, part.outputs)
-    pinned = {v: places[v] for v in part.inputs if v in places}
+    kept = (v for node in part.nodes for v in node.results if v not in part.needed)
+    pinned = {
+        now.get(v, v): place
+        for v in (*part.inputs, *kept)
+        if (place := places.get(part.origin.get(v, v))) is not None
+    }
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
-        return plan_region(Region(part.inputs, outputs), pinned, price), now
+        steps = plan_region(Region(part.inputs, outputs), pinned, price)
+        return join_edges(steps, price), now
 
 
 def written_out(

@@ -8,8 +8,6 @@ between runs, and makes the same graph again from a model that is imported again
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from whet.core.digest import digest_text
@@ -21,19 +19,21 @@ from whet.graph.graph import (
     Graph,
     Input,
     Node,
+    Result,
     Value,
     apply,
     make_constant,
     make_input,
+    topological,
 )
 from whet.graph.text import parse_graph, print_graph, stored_arrays
-from whet.joint.blocks import form_of
-from whet.superopt.apply.rewrite import Part
 
 
 def leaves_of(graph: Graph) -> tuple[Value, ...]:
     """The inputs and constants of a graph in the order in which its nodes read them."""
-    return form_of(Part(graph.inputs, graph.outputs), {}).leaves
+    read = (v for node in graph.nodes for v in node.inputs if not isinstance(v, Result))
+    ends = (v for v in graph.outputs if not isinstance(v, Result))
+    return tuple(dict.fromkeys((*graph.inputs, *read, *ends)))
 
 
 def write_recipe(graph: Graph, outputs: tuple[Value, ...]) -> str | None:
@@ -53,7 +53,7 @@ def write_recipe(graph: Graph, outputs: tuple[Value, ...]) -> str | None:
                 now[v] = v
         return now[v]
 
-    for node in Part(graph.inputs, outputs).nodes:
+    for node in topological(outputs):
         given = tuple(made(v) for v in node.inputs)
         now.update(zip(node.results, apply(node.op, *given), strict=True))
     written = Graph(inputs, tuple(made(v) for v in outputs), graph.output_names)
@@ -67,7 +67,7 @@ def form_digest(graph: Graph) -> str:
     """
     leaves = leaves_of(graph)
     numbers = [
-        v.array.tobytes().hex() for v in leaves if isinstance(v, Constant) and v.type.size == 1  # type: ignore[union-attr]
+        v.array.tobytes().hex() for v in leaves if isinstance(v, Constant) and v.type.size == 1
     ]
     kinds = "".join("c" if isinstance(v, Constant) else "i" for v in leaves)
     text = write_recipe(graph, graph.outputs)
@@ -101,5 +101,3 @@ class ComputingBuilder(GraphBuilder):
             return None
         arrays = tuple(v.array for v in node.inputs if isinstance(v, Constant))
         return tuple(make_constant(np.asarray(r)) for r in node.op.run_reference(arrays))
-
-

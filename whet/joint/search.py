@@ -24,7 +24,7 @@ ALPHA = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long a search may go on."""
+    """Limits of a search."""
 
     states: int
     seconds: float

@@ -18,10 +18,13 @@ from whet.graph.graph import Constant, Graph, Result, Value
 from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
 from whet.joint.moves import Moves, hoist_slices, lift_epilogues
 from whet.joint.pricing import Whole, part_price, plan_whole
-from whet.joint.search import ALPHA, Budget, backtrack
+from whet.joint.saturation.engine import saturated_search
+from whet.joint.saturation.surrogate import Alone
+from whet.joint.search import ALPHA, Budget, Engine, Found, backtrack
 from whet.superopt.apply.axis_rules import merge_rewrites
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
+from whet.superopt.saturate.saturation import Limits
 from whet.tasks.plan import Holds
 from whet.tasks.price import Price
 
@@ -37,14 +40,25 @@ class Applied:
 
     rewrites: tuple[Rewrite, ...]
     times: int
-    """How many blocks they were used in."""
+    """The number of blocks that they were used in."""
     before: float
     after: float
+    engine: Engine = "backtracking"
 
     @property
     def rules(self) -> dict[str, int]:
-        """How often each rule was used in one block."""
+        """The rules, each with the number of times that one block uses it."""
         return dict(Counter(r.rule for r in self.rewrites))
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """The best graph found for a form, the rewrites behind it, and who found it."""
+
+    form: Form
+    part: Part
+    rewrites: tuple[Rewrite, ...]
+    engine: Engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +83,11 @@ class Superoptimizer:
         matcher: Callable[[], Matcher | None],
         seconds: float,
         alpha: float = ALPHA,
+        engines: tuple[Engine, ...] = ("backtracking",),
     ) -> None:
         self.price, self.holds, self.alpha = price, holds, alpha
-        self.matcher = matcher
+        self.matcher, self.engines = matcher, engines
+        self.alone = Alone(price)
         self.until = time.perf_counter() + seconds
         self.states = 0
         self.log: list[Applied] = []
@@ -87,12 +103,14 @@ class Superoptimizer:
             return None
         whole = self._whole_graph(whole)
         moves = Moves(self.matcher())
-        searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None] = {}
+        searched: dict[object, Searched | None] = {}
         for shift in (0, SMALLEST // 2, SMALLEST):
             if self.left <= 0:
                 break
             whole = self._blocks(whole, shift, moves, searched)
-        return Improved(whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states)
+        return Improved(
+            whole.graph.outputs, first.seconds, whole.seconds, tuple(self.log), self.states
+        )
 
     # ------------------------------------------------------------------------- the whole graph
     def _whole_graph(self, whole: Whole) -> Whole:
@@ -155,7 +173,7 @@ class Superoptimizer:
         whole: Whole,
         shift: int,
         moves: Moves,
-        searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None],
+        searched: dict[object, Searched | None],
     ) -> Whole:
         blocks = cut_blocks(whole, shift)
         forms = [form_of(block.part, block.places) for block in blocks]
@@ -170,12 +188,14 @@ class Superoptimizer:
             found = searched.get(key)
             if found is None:
                 continue
-            form, made, rewrites = found
             same = [n for n, f in enumerate(forms) if f.key == key]
             rebuilt = Part(whole.graph.inputs, whole.graph.outputs)
             steps = [
                 Rewrite(
-                    "block", "real", blocks[n].given, transplanted(made, form, forms[n], blocks[n])
+                    "block",
+                    "real",
+                    blocks[n].given,
+                    transplanted(found.part, found.form, forms[n], blocks[n]),
                 )
                 for n in same
             ]
@@ -186,20 +206,27 @@ class Superoptimizer:
             planned = self._planned(whole.graph, outputs)
             if planned is None or planned.seconds > (1 - WORTHWHILE) * whole.seconds:
                 continue
-            self.log.append(Applied(rewrites, len(same), whole.seconds, planned.seconds))
+            self.log.append(
+                Applied(found.rewrites, len(same), whole.seconds, planned.seconds, found.engine)
+            )
             # Blocks behind this one have been rebuilt: they are cut out again in the next round.
             return self._blocks(planned, shift, moves, searched) if self.left > 0 else planned
         return whole
 
-    def _search(
-        self, block: Block, form: Form, moves: Moves, seconds: float
-    ) -> tuple[Form, Part, tuple[Rewrite, ...]] | None:
-        price = lambda part: part_price(part, block.places, block.part, self.price)
-        found = backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)
-        self.states += found.states
-        if found.best is found.first:
+    def _search(self, block: Block, form: Form, moves: Moves, seconds: float) -> Searched | None:
+        found = [self._run(e, block, moves, seconds / len(self.engines)) for e in self.engines]
+        self.states += sum(f.states for f in found)
+        best = min(found, key=lambda f: f.best.seconds)
+        if best.best is best.first:
             return None
-        return form, found.best.part, found.best.path
+        return Searched(form, best.best.part, best.best.path, best.engine)
+
+    def _run(self, engine: Engine, block: Block, moves: Moves, seconds: float) -> Found:
+        if engine == "saturation":
+            patterns = moves.matcher.patterns if moves.matcher is not None else None
+            return saturated_search(block, patterns, self.alone, Limits(seconds=seconds))
+        price = lambda part: part_price(part, block.places, block.part, self.price)
+        return backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)
 
 
 def _recurs(part: Part, rewrite: Rewrite) -> bool:

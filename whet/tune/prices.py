@@ -54,6 +54,9 @@ class RecordedPrice:
     """By the keys of tasks."""
     classes: dict[str, Correction | None] = field(default_factory=dict)
     """By the keys of classes; None for those without a measured task."""
+    as_tuned: bool = False
+    """Tasks that were not searched for are priced as if they had been: by the best of those like
+    them.  A search over graphs compares new tasks with those of a graph that is tuned already."""
 
     def __call__(self, task: Task) -> Estimate | None:
         if task.key not in self.found:
@@ -105,7 +108,8 @@ class RecordedPrice:
         """The median of measured by expected times of the tasks that were measured.
 
         Of each the default speaks, which is what is priced: what the model expected to be fastest
-        is tried first, and the best of all trials is one that it was too pessimistic about.
+        is tried first, and the best of all trials is one that it was too pessimistic about.  With
+        `as_tuned` the best of each is compared with what was expected of its default.
         """
         known = self.known
         assert known.database is not None
@@ -115,7 +119,15 @@ class RecordedPrice:
         tried = [r for r in records if r.seconds and r.estimate and r.sketch in drafting]
         tried.sort(key=lambda r: r.estimate or 0.0, reverse=True)
         defaults = {r.workload.key: r for r in tried}  # the last of each, of equal ones the latest
-        ratios = log_ratios(defaults.values())
+        if self.as_tuned:
+            best: dict[str, float] = {}
+            for r in tried:
+                key, seconds = r.workload.key, r.seconds or math.inf
+                best[key] = min(best.get(key, math.inf), seconds)
+            expected = {key: r.estimate or math.inf for key, r in defaults.items()}
+            ratios = np.log([best[key] / expected[key] for key in best])
+        else:
+            ratios = log_ratios(defaults.values())
         if not len(ratios):
             return None
         error = max(LEAST_TRANSFER_ERROR, _spread(ratios))

@@ -133,7 +133,7 @@ def replace_run(run: Run, base: Value, axis: int) -> Run:
 # -------------------------------------------------------------------------------------- merges
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What operators that can be put together have in common."""
+    """The properties that operators must share to be put together."""
 
     op: type[Op]
     meaning: Any

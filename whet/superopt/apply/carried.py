@@ -83,7 +83,7 @@ def _origins(op: Op, types: Types, axis: int) -> tuple[int | None, ...] | None:
 
 
 def _reads(stage: Compute, axis: int, types: Types) -> tuple[int | None, ...] | None:
-    """Where the axis stands in the reads of each input; None if it is at different places."""
+    """The place of the axis in the reads of each input; None if it is at different places."""
     wanted = stage.axes[axis]
     found: dict[str, set[int]] = {}
     for tensor, places in _places(stage, wanted):
@@ -136,22 +136,25 @@ def _strip(stage: Compute, axis: int, inputs: tuple[int | None, ...]) -> Compute
     removed = stage.axes[axis]
     try:
         body = _without(stage.body, removed, inputs)
-    except _NotCarried:
+    except _NotCarriedError:
         return None
     return Compute(stage.name, (*stage.axes[:axis], *stage.axes[axis + 1 :]), body)
 
 
-class _NotCarried(Exception):
+class _NotCarriedError(Exception):
     """The axis is used for more than to say where elements are read."""
 
 
 def _without(e: Expr, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:
     """The expression without the axis: reads lose an index, and nothing else may mention it."""
-    again = lambda inner: _without(inner, axis, inputs)
+
+    def again(inner: Expr) -> Expr:
+        return _without(inner, axis, inputs)
+
     match e:
         case Axis():
             if e is axis:
-                raise _NotCarried
+                raise _NotCarriedError
             return e
         case Const() | Var():
             return e
@@ -169,9 +172,9 @@ def _without(e: Expr, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:
             return Reinterpret(again(e.value), e.dtype)
         case Reduce():
             if axis in e.axes:
-                raise _NotCarried
+                raise _NotCarriedError
             return Reduce(e.kind, e.axes, again(e.value))
-    raise _NotCarried
+    raise _NotCarriedError
 
 
 def _read_without(e: Read, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:
@@ -183,7 +186,7 @@ def _read_without(e: Read, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:
         whole = (None,) * len(inputs)
         inner = _strip(tensor, at[0], inputs) if at else _strip_nothing(tensor, inputs, whole)
         if inner is None:
-            raise _NotCarried
+            raise _NotCarriedError
         return Read(inner, indices)
     place = inputs[int(tensor.name[1:])]
     if place is None:
@@ -191,7 +194,7 @@ def _read_without(e: Read, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:
     index = e.indices[place]
     single = tensor.shape[place] == 1 and isinstance(index, Const) and index.value == 0
     if index is not axis and not (single and axis.extent == 1):
-        raise _NotCarried
+        raise _NotCarriedError
     shape = (*tensor.shape[:place], *tensor.shape[place + 1 :])
     smaller = Placeholder(tensor.name, shape, tensor.dtype)
     rest = [i for n, i in enumerate(e.indices) if n != place]
@@ -276,7 +279,7 @@ def _stripped_inside(op: Op, types: Types, along: Carried) -> Any:
             if axis is None:
                 return None
             meaning = stripped(node.op, types, Carried(axis, places))
-        read = tuple(numbers[v] if v in numbers else v for v in node.inputs)
+        read = tuple(numbers.get(v, v) for v in node.inputs)
         parts.append((meaning, read))
         needs[node.results[0]], numbers[node.results[0]] = axis, len(numbers)
     if needs.get(graph.outputs[0]) != along.axis:
@@ -300,7 +303,7 @@ def _forward(node: Node, places: tuple[int | None, ...]) -> int | None:
 
 # ------------------------------------------------------------------------------- other extents
 def resized(op: Op, types: Types, along: Carried, extents: Sequence[int]) -> Op | None:
-    """The operator on inputs whose carried axes have other extents, meaning the same along the axis.
+    """The operator on inputs with other extents along the axis, meaning the same there.
 
         reshape(x: [1, 128, 768], shape=[1, 128, 12, 64]), axis 1 to 1   ->   shape=[1, 1, 12, 64]
 

@@ -1,8 +1,8 @@
 """Matches of patterns in graphs, modulo commutativity and the nesting of concats.
 
-A match binds tensor variables to values and attribute variables to attributes.  Attributes that are
-expressions (`groups=2 * g`) are compared once everything else is bound; variables that only stand in
-such expressions, or only on the other side of the rule, are tried with values from `proposals`.
+A match binds tensor variables to values and attribute variables to attributes.  Attributes that
+are expressions (`groups=2 * g`) are compared once everything else is bound; variables that stand
+in such expressions alone, or on the other side of the rule, are tried with values from `proposals`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ def itself(value: Value) -> tuple[Value]:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a match has bound so far, and attributes that must still be compared."""
+    """The variables that a match has bound, and attributes that must still be compared."""
 
     tensors: Mapping[str, Value] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def _bind_attributes(term: Apply, op: Op, bound: Binding) -> Binding | None:
     """The binding with the operator's attributes, or None where they are others."""
     given = dict(term.attributes)
     attributes, open_ = dict(bound.attributes), list(bound.open)
-    for name, default in _attributes(type(op)):
+    for name, default in _attributes(op.name):
         value = getattr(op, name)
         expression = given.get(name)
         if expression is None:
@@ -188,10 +188,10 @@ def _bind_attributes(term: Apply, op: Op, bound: Binding) -> Binding | None:
     return Binding(bound.tensors, attributes, tuple(open_))
 
 
-@lru_cache(maxsize=None)
-def _attributes(op: type[Op]) -> tuple[tuple[str, Any], ...]:
+@cache
+def _attributes(op: str) -> tuple[tuple[str, Any], ...]:
     """Names and defaults of an operator's attributes."""
-    return tuple((f.name, f.default) for f in fields(op))  # type: ignore[arg-type]
+    return tuple((f.name, f.default) for f in fields(REGISTRY[op]))  # type: ignore[arg-type]
 
 
 def _unify(
@@ -308,9 +308,7 @@ def _build(
     whole = Apply(term.op, term.inputs, term.attributes)
     results = made.get(whole)
     if results is None:
-        inputs = [
-            v for t in term.inputs for v in _build(b, t, tensors, attributes, shapes, made)
-        ]
+        inputs = [v for t in term.inputs for v in _build(b, t, tensors, attributes, shapes, made)]
         results = made[whole] = b.results(term.make(attributes, shapes), *inputs)
     return results if term.result is None else (results[term.result],)
 

@@ -1,8 +1,8 @@
 """Rules as patterns: one side is looked for, the other takes its place.
 
-A rule can be read in both directions; a direction is a pattern if what is looked for has all tensors
-of what replaces it.  Patterns are found by the operator of their first term and of its inputs, so
-that at a node only those are tried that may fit.
+A rule can be read in both directions; a direction is a pattern if what is looked for has all
+tensors of what replaces it.  Patterns are found by the operator of their first term and of its
+inputs, so that at a node only those are tried that may fit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from whet.graph.attributes import Evaluator, compiled, read_expression
+from whet.graph.attributes import Evaluator, compiled
 from whet.graph.laws import read_law
 from whet.graph.terms import Apply, Number, Term, Variable, subterms, tensor_names
 from whet.ops.base import REGISTRY, Numeric
@@ -43,8 +43,7 @@ class Pattern:
     @cached_property
     def conditions(self) -> tuple[Evaluator, ...]:
         """Guards, and equations between extents that the proof took from types."""
-        given = (read_expression(text) for text in self.rule.given)
-        return tuple(compiled(e) for e in (*self.rule.guards, *given))
+        return tuple(map(compiled, self.rule.conditions))
 
 
 class Patterns:

@@ -36,6 +36,8 @@ class Part:
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    origin: Mapping[Value, Value] = field(default_factory=dict)
+    """For values that were rebuilt by the same operator on new inputs: which they were at first."""
     nodes: tuple[Node, ...] = field(init=False)
     users: Mapping[Value, tuple[Node, ...]] = field(init=False)
     position: Mapping[Node, int] = field(init=False)
@@ -51,7 +53,7 @@ class Part:
 
     @cached_property
     def levels(self) -> Mapping[Node, int]:
-        """How many nodes lie on the longest way from each node to the end."""
+        """The number of nodes on the longest way from each node to the end."""
         found: dict[Node, int] = {}
         for node in reversed(self.nodes):
             users = (u for v in node.results for u in self.users.get(v, ()))
@@ -79,7 +81,8 @@ def applied(
 ) -> Part:
     """The part with all these rewrites applied; those of independent places, each admitted."""
     b = builder()
-    asked: dict[Value, Value] = {o: n for r in rewrites for o, n in zip(r.old, r.new)}
+    origin: dict[Value, Value] = dict(part.origin)
+    asked = {o: n for r in rewrites for o, n in zip(r.old, r.new, strict=True) if o is not n}
     now: dict[Value, Value] = {v: v for v in part.inputs}
 
     def rebuilt(roots: Sequence[Value]) -> None:
@@ -108,12 +111,17 @@ def applied(
             inputs = tuple(now[i] for i in v.node.inputs)
             same = all(a is c for a, c in zip(inputs, v.node.inputs))
             results = v.node.results if same else b.results(v.node.op, *inputs)
-            for old, new in zip(v.node.results, results, strict=True):
-                if old not in asked:
-                    now[old] = new
+            pairs = list(zip(v.node.results, results, strict=True))
+            now.update((old, new) for old, new in pairs if old not in asked)
+            if not same:
+                origin.update(
+                    (new, origin.get(old, old))
+                    for old, new in pairs
+                    if isinstance(new, Result) and new.node.op == v.node.op
+                )
 
     rebuilt(part.outputs)
-    return Part(part.inputs, tuple(now[v] for v in part.outputs))
+    return Part(part.inputs, tuple(now[v] for v in part.outputs), origin)
 
 
 def disjoint(rewrites: Iterable[Rewrite]) -> list[Rewrite]:

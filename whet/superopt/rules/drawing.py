@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from whet.graph.terms import Apply, Term
 from whet.ops.base import Law
@@ -41,8 +41,8 @@ def _tree(term: Term, kinds: Mapping[str, str], first: str, rest: str) -> Iterat
         yield from _tree(inner, kinds, rest + branch, rest + below)
 
 
-def explain(rule: Rule, laws: Mapping[str, Law], equations: Sequence[str]) -> str:
-    """Why the rule is believed; `equations` are what its proof took from types."""
+def explain(rule: Rule, laws: Mapping[str, Law]) -> str:
+    """Why the rule is believed."""
     certificate = rule.certificate
     assert certificate is not None, rule.name
     words = {"exact": "gives the same bits", "real": "is equal over the reals"}
@@ -55,9 +55,9 @@ def explain(rule: Rule, laws: Mapping[str, Law], equations: Sequence[str]) -> st
         lines.append(f"  {name}: {text}{when}")
     if not certificate.axioms:
         lines.append("  nothing: both sides are the same term")
-    if equations:
+    if rule.given:
         lines += ["", "Taken from types, and checked wherever the rule is used:"]
-        lines += [f"  {equation}" for equation in equations]
+        lines += [f"  {equation}" for equation in rule.given]
     lines += ["", f"Tested modulo {certificate.prime} with seed {certificate.seed} at:"]
     lines += [f"  {shape}" for shape in certificate.shapes]
     lines += ["", "Equal as polynomials in all elements at:"]

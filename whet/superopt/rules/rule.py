@@ -25,9 +25,10 @@ from functools import cached_property
 from typing import Literal
 
 from whet.core.digest import digest_text
-from whet.graph.attributes import Expression, read_expression
-from whet.graph.terms import Term, read_term
+from whet.graph.attributes import Expression
+from whet.graph.terms import Term
 from whet.ops.base import Numeric
+from whet.superopt.rules.reading import read_shared, read_shared_expression
 
 Role = Literal["activation", "weight"]
 """What a variable stands for: a value of the computation, or a constant of the model."""
@@ -47,7 +48,7 @@ class Certificate:
     """Why a rule is believed, in a form that can be replayed; it holds no times.
 
     `axioms` are the laws of the proof, `solver` the prover with its version; `shapes` and
-    `seed` fix the numeric tests, `sizes` counts the shapes of the symbolic one.
+    `seed` fix the numeric tests, `symbolic` the shapes of the symbolic one.
     """
 
     axioms: tuple[str, ...]
@@ -60,8 +61,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Rule:
-    """See the module's text.  `certificate` is None until all gates have passed.
+    """See the module's text.
 
+    `certificate` is None until all gates have passed, and where a rule was loaded without it.
     What is claimed (and hashed) are variables, sides and guards; the rest is about the claim.
     """
 
@@ -75,6 +77,9 @@ class Rule:
     core: bool = True
     """Whether smaller rules do not imply it.  Equality saturation needs the core alone; a search
     that never takes a step back also wants the others."""
+    given: tuple[str, ...] = ()
+    """Equations between extents that the proof takes from types (`dim(x, 1) == dim(w, 0)`): stored
+    with the rule, and checked wherever it is used."""
 
     @cached_property
     def hash(self) -> str:
@@ -83,22 +88,21 @@ class Rule:
         return digest_text(*variables, "when", *self.when, "lhs", *self.lhs, "rhs", *self.rhs)
 
     @cached_property
-    def given(self) -> tuple[str, ...]:
-        from whet.superopt.verify.conditions import assumed
-
-        return assumed(self)
-
-    @cached_property
     def left(self) -> tuple[Term, ...]:
-        return tuple(map(read_term, self.lhs))
+        return tuple(map(read_shared, self.lhs))
 
     @cached_property
     def right(self) -> tuple[Term, ...]:
-        return tuple(map(read_term, self.rhs))
+        return tuple(map(read_shared, self.rhs))
 
     @cached_property
     def guards(self) -> tuple[Expression, ...]:
-        return tuple(map(read_expression, self.when))
+        return tuple(map(read_shared_expression, self.when))
+
+    @cached_property
+    def conditions(self) -> tuple[Expression, ...]:
+        """Everything that must hold where the rule is used: its guards, and what is given."""
+        return (*self.guards, *map(read_shared_expression, self.given))
 
     def proved(self, certificate: Certificate) -> Rule:
         """The same rule with its certificate."""
@@ -107,4 +111,4 @@ class Rule:
     def guarded(self, *guards: str) -> Rule:
         """The weaker rule that also demands these guards; its proof is void."""
         added = tuple(g for g in guards if g not in self.when)
-        return dataclasses.replace(self, when=(*self.when, *added), certificate=None)
+        return dataclasses.replace(self, when=(*self.when, *added), certificate=None, given=())

@@ -7,8 +7,9 @@ section 4).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from whet.graph.graph import Node, Result, Value
 from whet.superopt.apply.axis_rules import node_types, sums_up
@@ -20,6 +21,10 @@ from whet.superopt.saturate.egraph import EGraph
 
 DEEPEST = 3
 """Operators above each other that patterns look at: a class that grows concerns so many above."""
+
+
+MOST_MATCHES = 64
+"""Rewrites of one pattern in a round, so that no rule alone fills the e-graph."""
 
 
 class _Users(Mapping[Value, tuple[Node, ...]]):
@@ -44,7 +49,7 @@ class _Users(Mapping[Value, tuple[Node, ...]]):
 class EPart(Part):
     """An e-graph in the place of a graph: its e-nodes, and who reads each class."""
 
-    graph: EGraph
+    graph: EGraph = field(kw_only=True)
 
     def __post_init__(self) -> None:
         nodes = self.graph.nodes
@@ -65,7 +70,8 @@ class EMatcher:
     def rewrites(self, several: bool) -> Iterator[Rewrite]:
         """The rewrites of matches that are new; without `several` only of patterns with one term."""
         graph, builder = self.graph, NormalBuilder()
-        part = EPart(graph.inputs, graph.outputs, graph)
+        part = EPart(graph.inputs, graph.outputs, graph=graph)
+        counts: Counter[Pattern] = Counter()
         for node in graph.nodes if several else self._concerned():
             if node.op.host:
                 continue
@@ -78,7 +84,10 @@ class EMatcher:
                 if len(pattern.source) > 1 and not fresh(graph, node):
                     continue
                 for value in node.results:
-                    yield from self._at(part, builder, pattern, value)
+                    for rewrite in self._at(part, builder, pattern, value):
+                        if counts[pattern] < MOST_MATCHES:
+                            counts[pattern] += 1
+                            yield rewrite
         self._sizes = {graph.find(v): len(graph.members(v)) for n in graph.nodes for v in n.results}
 
     def _at(

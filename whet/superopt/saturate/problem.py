@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.graph.graph import Node, Result, Value
-from whet.superopt.apply.normal import NormalBuilder
+from whet.superopt.apply.normal import NormalBuilder, maker
 from whet.superopt.apply.rewrite import Part
 from whet.superopt.saturate.egraph import EGraph
 
@@ -151,6 +151,9 @@ class Extraction:
         used = self.problem.used(choice)
         assert used is not None, "an acyclic choice"
         graph, builder = self.graph, NormalBuilder()
+        first = Part(graph.inputs, graph.outputs)
+        originals = {graph.find(v): v for node in first.nodes for v in node.results}
+        origin: dict[Value, Value] = {}
         now: dict[Value, Value] = {}
         made: dict[Node, tuple[Value, ...]] = {}
 
@@ -164,9 +167,14 @@ class Extraction:
             node = self.nodes[n]
             made[node] = builder.results(node.op, *map(value, node.inputs))
             for c, old, new in zip(self.problem.options[n].gives, node.results, made[node]):
-                if choice.get(c) == n:
-                    now[graph.find(old)] = new
-        return Part(graph.inputs, tuple(map(value, graph.outputs))), made
+                if choice.get(c) != n:
+                    continue
+                leader = graph.find(old)
+                now[leader] = new
+                was = maker(originals.get(leader, new))
+                if was is not None and was.op == node.op:
+                    origin[new] = originals.get(leader, new)
+        return Part(graph.inputs, tuple(map(value, graph.outputs)), origin), made
 
 
 def _is_leaf(graph: EGraph, value: Value) -> bool:

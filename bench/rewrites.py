@@ -1,0 +1,265 @@
+"""The search over graphs: which rules fire, what rewriting alone gains, how right its prices are.
+
+    python bench/rewrites.py [--threads 2] [--only bert_base] [--part fire gain sign speed]
+
+`fire`: rules that match a network as it was imported, rules that the search took, and places.
+`gain`: the network as it was written and as it was rewritten, both with default kernels, called in
+turns; the interval is that of the median ratio (95 %).
+`sign`: random rewrites of blocks that prices expect to change the block by 5 % or more, measured
+against the block as it was: how often is the sign right?
+`speed`: priced graphs per second, nothing measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from harness.report import Goal, Report, number, parser, say, settings_of
+from harness.tuning import graph_of, native_engine
+from whet.build.backend import backend_of
+from whet.build.native import build
+from whet.core.types import Array
+from whet.graph.graph import Graph, Input
+from whet.joint.blocks import Block, cut_blocks
+from whet.joint.kept import rewritten_graph, search, shared_matcher
+from whet.joint.moves import Moves
+from whet.joint.pricing import part_price, plan_whole
+from whet.joint.recipe import follow_recipe, write_recipe
+from whet.joint.superoptimize import Superoptimizer
+from whet.runtime.executable import Executable
+from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
+from whet.superopt.apply.rewrite import Part
+from whet.tasks.price import Price, no_evidence
+from zoo.networks import BUILDERS, Network, build_networks
+
+SEARCH_SECONDS = 10.0
+GAINS = {"nasrnn": 1.5, "bert_base": 1.04, "vit_tiny": 1.04}
+"""Gains that rewriting should bring; others should not lose."""
+REGIONS_PER_NETWORK = 12
+LEAST_CHANGE = 0.05
+SPEED_LIMITS = {"resnet50": 10.0, "bert_base": 10.0, "nasnet_a": 60.0}
+"""Seconds for 1,000 graphs."""
+STATES = 1000
+
+
+def arguments() -> argparse.ArgumentParser:
+    made = parser(__doc__, default_threads=(2,))
+    parts = ("fire", "gain", "sign", "speed")
+    made.add_argument("--only", nargs="+", metavar="NAME", choices=list(BUILDERS))
+    made.add_argument("--part", nargs="+", choices=parts, default=list(parts))
+    made.add_argument("--seconds", type=float, default=SEARCH_SECONDS, help="of each search")
+    made.add_argument("--measure", type=float, default=10.0, help="seconds of calls per network")
+    return made
+
+
+def main() -> None:
+    given = arguments().parse_args()
+    report = Report("Rewrites", settings_of(given))
+    with tempfile.TemporaryDirectory() as folder:
+        networks = build_networks(Path(folder), given.only or list(BUILDERS))
+        for threads in given.threads:
+            if "fire" in given.part:
+                fire(report, networks, threads, given.seconds)
+            if "gain" in given.part:
+                gain(report, networks, threads, given.seconds, given.measure)
+            if "sign" in given.part:
+                sign(report, networks, threads)
+            if "speed" in given.part:
+                speed(report, networks, threads)
+    report.finish(given.json)
+
+
+def price_of(graph: Graph, threads: int) -> Price:
+    target = native_engine().target
+    return backend_of(target).price(target, threads, "real", no_evidence, graph.constant_bytes)
+
+
+# ---------------------------------------------------------------------------------------- fire
+def fire(report: Report, networks: Sequence[Network], threads: int, seconds: float) -> None:
+    rows = []
+    for network in networks:
+        say(f"matching {network.name}")
+        graph = graph_of(network.path)
+        part = Part(graph.inputs, graph.outputs)
+        generated = Counter(r.rule for r in shared_matcher("real").rewrites(part))
+        axes = Counter(
+            r.rule
+            for found in (slice_rewrites(part), merge_rewrites(part), part_rewrites(part))
+            for r in found
+        )
+        found = search(graph, native_engine().target, threads, "real", seconds)
+        used: Counter[str] = Counter()
+        for taken in found.taken:
+            used.update({rule: n * taken.places for rule, n in taken.rules.items()})
+        rows.append([
+            network.name, str(len(generated)), str(sum(generated.values())), str(len(axes)),
+            str(sum(axes.values())), str(len(used)), str(sum(used.values())),
+            ", ".join(f"{rule} x{n}" for rule, n in used.most_common(6)) or "-",
+        ])  # fmt: skip
+        report.rows.append({"network": network.name, "generated": generated, "axes": axes,
+                            "used": used})  # fmt: skip
+    header = ["network", "rules", "places", "axis laws", "places", "taken", "times", "which"]
+    report.add_table("Rules that match after import, and rules taken", header, rows)
+
+
+# ---------------------------------------------------------------------------------------- gain
+def gain(
+    report: Report, networks: Sequence[Network], threads: int, seconds: float, calls: float
+) -> None:
+    rows = []
+    for network in networks:
+        say(f"rewriting {network.name}")
+        graph = graph_of(network.path)
+        found = search(graph, native_engine().target, threads, "real", seconds)
+        expected = found.before / found.after if found.after else 1.0
+        if found.recipe is None:
+            rows.append([network.name, "1.00", "-", "as it was", "-"])
+            continue
+        inputs = list(network.sample().values())
+        both = [built(g, threads) for g in (graph, rewritten_graph(graph, found))]
+        off = largest_difference(*(run(inputs) for run in both))
+        low, middle, high = ratio(*in_turns(both, inputs, calls))
+        rows.append([network.name, number(expected), number(middle),
+                     f"{number(low)} to {number(high)}", f"{off:.0e}"])  # fmt: skip
+        report.rows.append({"network": network.name, "expected": expected, "gain": middle,
+                            "low": low, "high": high, "error": off})  # fmt: skip
+        if network.name in GAINS:
+            report.goals.append(Goal(f"{network.name}, gain", middle, GAINS[network.name]))
+        report.goals.append(Goal(f"{network.name}, end of the interval", high, 1.0))
+    header = ["network", "expected", "measured", "95 %", "largest difference"]
+    report.add_table(f"Rewriting alone, default kernels, {threads} threads", header, rows)
+
+
+def built(graph: Graph, threads: int) -> Executable:
+    engine = native_engine()
+    return build(graph, engine.target, threads, engine.cache)
+
+
+def largest_difference(left: Sequence[Array], right: Sequence[Array]) -> float:
+    """Of all outputs, relative to the largest element."""
+    return max(
+        float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(a))), 1e-30))
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def in_turns(
+    runs: Sequence[Executable], inputs: list[Array], seconds: float
+) -> tuple[Array, Array]:
+    """Seconds of calls of both, taken in turns."""
+    times: list[list[float]] = [[], []]
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or len(times[0]) < 10:
+        for run, taken in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            run(inputs)
+            taken.append(time.perf_counter() - start)
+    return np.asarray(times[0]), np.asarray(times[1])
+
+
+def ratio(before: Array, after: Array) -> tuple[float, float, float]:
+    """The median ratio of pairs and its interval, by resampling."""
+    pairs = before / after
+    rng = np.random.default_rng(0)
+    drawn = np.median(rng.choice(pairs, (500, len(pairs))), axis=1)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return float(low), float(np.median(pairs)), float(high)
+
+
+# ---------------------------------------------------------------------------------------- sign
+def sign(report: Report, networks: Sequence[Network], threads: int) -> None:
+    rows, right, total = [], 0, 0
+    for network in networks:
+        say(f"rewriting blocks of {network.name}")
+        found = compared_blocks(graph_of(network.path), threads)
+        agree = sum(expected * real > 0 for expected, real in found)
+        right, total = right + agree, total + len(found)
+        report.rows += [{"network": network.name, "expected": e, "real": r} for e, r in found]
+        rows.append([network.name, str(len(found)), str(agree)])
+    rows.append(["all", str(total), str(right)])
+    header = ["network", "blocks", "right sign"]
+    report.add_table("Blocks expected to change by 5 % or more", header, rows)
+    report.goals.append(Goal("blocks measured", total, 100))
+    report.goals.append(Goal("right sign", right / max(total, 1), 0.9))
+
+
+def compared_blocks(graph: Graph, threads: int) -> list[tuple[float, float]]:
+    """Expected and measured changes, as logarithms, of some rewrites of blocks."""
+    price, rng = price_of(graph, threads), random.Random(0)
+    whole = plan_whole(graph, price, backend_of(native_engine().target).holds)
+    if whole is None:
+        return []
+    blocks = cut_blocks(whole)
+    found: list[tuple[float, float]] = []
+    tried: set[tuple[str, float]] = set()
+    for block in rng.sample(blocks, len(blocks)):
+        before = part_price(block.part, block.places, block.part, price)
+        steps = list(Moves(shared_matcher("real"))(block.part))
+        for rewrites, part in rng.sample(steps, min(len(steps), 10)):
+            after = part_price(part, block.places, block.part, price)
+            kind = (rewrites[0].rule, round(before / after, 3))
+            if abs(np.log(before / after)) < np.log1p(LEAST_CHANGE) or kind in tried:
+                continue
+            tried.add(kind)
+            real = measured_change(block, part, threads)
+            found.append((float(np.log(before / after)), float(np.log(real))))
+            if len(found) == REGIONS_PER_NETWORK:
+                return found
+    return found
+
+
+def measured_change(block: Block, part: Part, threads: int) -> float:
+    """The speed of the rewritten block by that of the block, both compiled alone."""
+    inputs = tuple(v for v in block.part.inputs if isinstance(v, Input))
+    names = tuple(f"y{n}" for n in range(len(block.part.outputs)))
+    first = Graph(inputs, block.part.outputs, names)
+    recipe = write_recipe(first, part.outputs)
+    assert recipe is not None
+    both = [built(g, threads) for g in (first, follow_recipe(recipe, first))]
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.standard_normal(v.tensor_type.shape).astype(v.tensor_type.dtype.numpy)
+        if v.tensor_type.dtype.is_float
+        else np.zeros(v.tensor_type.shape, v.tensor_type.dtype.numpy)
+        for v in inputs
+    ]
+    return ratio(*in_turns(both, arrays, 0.3))[1]
+
+
+# --------------------------------------------------------------------------------------- speed
+def speed(report: Report, networks: Sequence[Network], threads: int) -> None:
+    rows = []
+    holds = backend_of(native_engine().target).holds
+    for network in networks:
+        graph = graph_of(network.path)
+        rates = []
+        for _ in range(2):
+            made = Superoptimizer(
+                price_of(graph, threads), holds, lambda: shared_matcher("real"), SEARCH_SECONDS
+            )
+            start = time.perf_counter()
+            made.run(graph)
+            rates.append((time.perf_counter() - start) / max(made.states, 1))
+        per_thousand = STATES * statistics.median(rates)
+        rows.append([network.name, str(made.states), number(per_thousand)])
+        if network.name in SPEED_LIMITS:
+            title = f"{network.name}, seconds for {STATES} graphs"
+            report.goals.append(
+                Goal(title, per_thousand, SPEED_LIMITS[network.name], at_least=False)
+            )
+    header = ["network", "graphs", f"seconds for {STATES}"]
+    report.add_table(f"Graphs priced in {SEARCH_SECONDS:g} seconds or until all are known", header,
+                     rows)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

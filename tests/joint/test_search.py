@@ -1,0 +1,163 @@
+"""The search itself: queue, alpha, budgets, and prices of parts."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from whet.build.backend import backend_of
+from whet.core.caching import FileCache
+from whet.core.config import CacheConfig
+from whet.core.cpu import PRESETS
+from whet.core.dtypes import f32
+from whet.core.types import TensorType
+from whet.frontend.onnx import import_model
+from whet.graph.build import GraphBuilder
+from whet.graph.graph import Graph, Value
+from whet.graph.passes import optimize
+from whet.joint.blocks import cut_blocks, form_of, transplanted
+from whet.joint.kept import Rewritten, cheaper_graph, shared_matcher
+from whet.joint.moves import Moves
+from whet.joint.pricing import part_price, plan_whole
+from whet.joint.recipe import follow_recipe, form_digest, write_recipe
+from whet.joint.search import Budget, backtrack
+from whet.ops.activation import Relu
+from whet.ops.arithmetic import Add
+from whet.ops.matmul import MatMul
+from whet.schedule.prices import AnalyticPrice
+from whet.superopt.apply.rewrite import Part, Rewrite, applied
+from zoo.reduced import REDUCED
+
+TARGET = PRESETS["x86-64-v4"]
+HOLDS = backend_of(TARGET).holds
+
+
+def chain(values: int) -> list[Part]:
+    """Parts that a toy search walks over: number n is a chain of n additions."""
+    b = GraphBuilder()
+    x: Value = b.input("x", TensorType((2,), f32))
+    made, parts = x, []
+    for _ in range(values):
+        made = b.one(Add(), made, x)
+        parts.append(Part((x,), (made,)))
+    return parts
+
+
+PARTS = chain(8)
+PRICES = [10.0, 10.3, 10.6, 8.0, 12.0, 7.9, 9.0, 1.0]
+NEXT = {0: [1, 4], 1: [2], 2: [3], 3: [6], 4: [7], 5: [], 6: [5], 7: []}
+
+
+def steps(part: Part) -> list[tuple[tuple[Rewrite, ...], Part]]:
+    return [((), PARTS[n]) for n in NEXT[PARTS.index(part)]]
+
+
+def price(part: Part) -> float:
+    return PRICES[PARTS.index(part)]
+
+
+def test_steps_up_within_alpha_are_taken_and_others_are_not() -> None:
+    found = backtrack(PARTS[0], steps, price, Budget(100, 10.0), alpha=1.07)
+    assert found.best.part is PARTS[3]
+    assert found.complete
+    greedy = backtrack(PARTS[0], steps, price, Budget(100, 10.0), alpha=1.0)
+    assert greedy.best is greedy.first
+    wide = backtrack(PARTS[0], steps, price, Budget(100, 10.0), alpha=1.6)
+    assert wide.best.part is PARTS[7]
+
+
+def test_budgets_end_a_search() -> None:
+    found = backtrack(PARTS[0], steps, price, Budget(3, 10.0), alpha=1.3)
+    assert (found.states, found.complete) == (3, False)
+    found = backtrack(PARTS[0], steps, price, Budget(100, -1.0), alpha=1.3)
+    assert (found.states, found.complete) == (1, False)
+
+
+# --------------------------------------------------------------------------------------- prices
+def network(name: str) -> Graph:
+    return optimize(import_model(REDUCED[name]()).graph)
+
+
+@pytest.mark.parametrize("name", ["bert_base", "resnet50", "nasnet_a", "llama_prefill"])
+def test_blocks_together_take_what_the_network_takes(name: str) -> None:
+    """But for conversions at the model's edges, which belong to no block."""
+    graph, prices = network(name), AnalyticPrice(TARGET, 2, "real")
+    whole = plan_whole(graph, prices, HOLDS)
+    assert whole is not None
+    blocks = cut_blocks(whole)
+    assert sum(len(b.part.nodes) for b in blocks) == len(graph.nodes)
+    total = sum(part_price(b.part, b.places, b.part, prices) for b in blocks)
+    assert total == pytest.approx(whole.seconds, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["bert_base", "resnet50", "vit_tiny"])
+def test_the_difference_of_a_block_is_that_of_the_network(name: str) -> None:
+    graph, prices = network(name), AnalyticPrice(TARGET, 2, "real")
+    whole = plan_whole(graph, prices, HOLDS)
+    assert whole is not None
+    rng = random.Random(3)
+    blocks = cut_blocks(whole)
+    compared = 0
+    for block in rng.sample(blocks, min(2, len(blocks))):
+        form = form_of(block.part, block.places)
+        found = list(Moves(shared_matcher("real"))(block.part))
+        for _, part in rng.sample(found, min(3, len(found))):
+            before, after = (
+                part_price(p, block.places, block.part, prices) for p in (block.part, part)
+            )
+            made = Rewrite("block", "real", block.given, transplanted(part, form, form, block))
+            outputs = applied(Part(graph.inputs, graph.outputs), [made]).outputs
+            changed = plan_whole(Graph(graph.inputs, outputs, graph.output_names), prices, HOLDS)
+            assert changed is not None
+            # Layouts are chosen for the whole model: a block keeps them at its edges.
+            difference = changed.seconds - whole.seconds
+            assert after - before == pytest.approx(difference, rel=0.1, abs=0.02 * whole.seconds)
+            compared += 1
+    assert compared
+
+
+# --------------------------------------------------------------------------------------- recipes
+def two_products(seed: int, columns: int = 3) -> Graph:
+    b, rng = GraphBuilder(), np.random.default_rng(seed)
+    x = b.input("x", TensorType((4, 8), f32))
+    made = [
+        b.one(Relu(), b.one(MatMul(), x, b.constant(rng.standard_normal((8, n), np.float32))))
+        for n in (columns, 5)
+    ]
+    return Graph((x,), tuple(made), ("a", "b"))
+
+
+def test_a_recipe_makes_the_same_graph_of_other_weights() -> None:
+    first, second = two_products(0), two_products(1)
+    _, part = next(iter(Moves(None)(Part(first.inputs, first.outputs))))
+    recipe = write_recipe(first, part.outputs)
+    assert recipe is not None
+    assert "constant" not in recipe, "weights are no part of it"
+    made = follow_recipe(recipe, second)
+    assert sum(n.op.name == "matmul" for n in made.nodes) == 1
+    assert form_digest(first) == form_digest(second) != form_digest(two_products(0, columns=4))
+    with pytest.raises(Exception, match="another graph"):
+        follow_recipe(recipe, two_products(0, columns=4))
+
+
+def test_what_was_found_is_kept(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from whet.joint import kept
+
+    searched = []
+
+    def count(graph: Graph, *rest: object) -> Rewritten:
+        searched.append(graph)
+        return Rewritten(write_recipe(graph, graph.outputs), 2.0, 1.0, (), 7)
+
+    monkeypatch.setattr(kept, "search", count)
+    monkeypatch.setattr(kept, "_SEARCHED", {})
+    cache = FileCache(CacheConfig(True, tmp_path / "cache", 100))
+    for seed in range(3):
+        _, found = cheaper_graph(two_products(seed), TARGET, 1, "real", cache, 1.0)
+        assert found.states == 7
+        kept._SEARCHED.clear()
+    assert len(searched) == 1
+    cheaper_graph(two_products(0), TARGET, 2, "real", cache, 1.0)
+    assert len(searched) == 2, "another number of threads has other prices"
