@@ -68,7 +68,7 @@ class EMatcher:
         self._sizes: dict[Value, int] = {}
 
     def rewrites(self, several: bool) -> Iterator[Rewrite]:
-        """The rewrites of matches that are new; without `several` only of patterns with one term."""
+        """The rewrites of new matches; without `several` only of patterns with one term."""
         graph, builder = self.graph, NormalBuilder()
         part = EPart(graph.inputs, graph.outputs, graph=graph)
         counts: Counter[Pattern] = Counter()
@@ -112,7 +112,7 @@ class EMatcher:
             for leader in map(graph.find, n.results)
             if len(graph.members(leader)) != self._sizes.get(leader)
         }
-        concerned = {m.node for v in grown for m in graph.members(v) if (maker(m))}  # type: ignore[attr-defined]
+        concerned = {n for v in grown for n in map(maker, graph.members(v)) if n is not None}
         for _ in range(DEEPEST):
             above = {u for v in grown for u in graph.users(v)} - concerned
             concerned |= above

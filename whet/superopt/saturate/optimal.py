@@ -1,19 +1,21 @@
 """Optimal extraction as an integer program, solved by HiGHS.
 
-TenSAT (Yang et al., MLSys'21, section 5.1) has a variable for every e-node, and keeps choices acyclic
-by an order of the classes or by an e-graph without circles.  Here circles are cut where they occur:
+TenSAT (Yang et al., MLSys'21, section 5.1) has a variable for every e-node, and keeps choices
+acyclic by an order of the classes or by an e-graph without circles.  Here circles are cut where
+they occur:
 
     classes S that are chosen in a circle   ->   one of them is taken from an option that needs
                                                  none of S
 
-as subtours are in routing.  Whatever acyclic choice there is keeps to it, so the first optimum without
-a circle is the optimum.
+as subtours are in routing.  Whatever acyclic choice there is keeps to it, so the first optimum
+without a circle is the optimum.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -100,18 +102,18 @@ class _Program:
 
     def solved(self, seconds: float) -> Choice | None:
         """An optimum of the rows so far, which may have circles."""
-        milp, Bounds, LinearConstraint, csr_array = _solver()  # noqa: N806
+        optimize, sparse = _solver()
         rows, columns, values = zip(*self.entries)
         shape = (len(self.least), len(self.integral))
-        matrix = csr_array((values, (rows, columns)), shape=shape)
+        matrix = sparse.csr_array((values, (rows, columns)), shape=shape)
         scale = max(o.cost for o in self.problem.options) or 1.0
         costs = np.zeros(len(self.integral))
         costs[: len(self.problem.options)] = [o.cost / scale for o in self.problem.options]
-        found = milp(
+        found = optimize.milp(
             costs,
             integrality=np.array(self.integral),
-            bounds=Bounds(0.0, 1.0),
-            constraints=LinearConstraint(matrix, np.array(self.least), np.inf),
+            bounds=optimize.Bounds(0.0, 1.0),
+            constraints=optimize.LinearConstraint(matrix, np.array(self.least), np.inf),
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )
         if found.x is None or found.status != 0:
@@ -119,16 +121,14 @@ class _Program:
         return {c: n for (n, c), column in self.takes.items() if found.x[column] > 0.5}
 
 
-def _solver() -> tuple[Any, Any, Any, Any]:
-    """SciPy's interface to HiGHS."""
+def _solver() -> tuple[Any, Any]:
+    """SciPy's interface to HiGHS, and its sparse matrices."""
     try:
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
+        return import_module("scipy.optimize"), import_module("scipy.sparse")
     except ImportError:
         raise WhetError(
             "WH3007", "extraction from e-graphs needs scipy", hint="pip install scipy"
         ) from None
-    return milp, Bounds, LinearConstraint, csr_array
 
 
 def short_circles(problem: Problem) -> list[tuple[int, ...]]:

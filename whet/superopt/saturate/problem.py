@@ -186,7 +186,10 @@ def extraction(graph: EGraph, cost: Callable[[Node], float]) -> Extraction:
     computed without a circle."""
     nodes = _computable(graph, _reachable(graph))
     numbers: dict[Value, int] = {}
-    number = lambda v: numbers.setdefault(graph.find(v), len(numbers))
+
+    def number(v: Value) -> int:
+        return numbers.setdefault(graph.find(v), len(numbers))
+
     options = tuple(
         Option(
             cost(node),

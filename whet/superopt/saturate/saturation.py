@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from whet.superopt.apply.patterns import Patterns
 from whet.superopt.apply.rewrite import Part, Rewrite
@@ -44,23 +45,26 @@ def saturate(part: Part, patterns: Patterns | None, limits: Limits) -> Saturated
     graph = EGraph(part)
     laws = AxisLaws(graph)
     matcher = EMatcher(patterns, graph) if patterns is not None else None
-    over = lambda nodes: len(graph) >= nodes or time.perf_counter() > until
+
+    def over(nodes: int) -> bool:
+        return len(graph) >= nodes or time.perf_counter() > until
+
     cut_short = False
     for count in range(limits.rounds):
         before = graph.changes
         several = count < limits.several
         # The laws of axes are found faster than matches of rules, and must leave room for them.
         half = (len(graph) + limits.nodes) // 2 if matcher is not None else limits.nodes
-        _unite(graph, laws.rewrites(several), lambda: over(half))  # noqa: B023
+        _unite(graph, laws.rewrites(several), partial(over, half))
         # Slices go through one operator at a time, and what follows a merge through one merge.
         for _ in range(limits.axis_rounds):
             known = graph.changes
-            _unite(graph, laws.rewrites(several=False), lambda: over(half))  # noqa: B023
+            _unite(graph, laws.rewrites(several=False), partial(over, half))
             if over(half) or graph.changes == known:
                 break
         cut_short |= over(half)
         if matcher is not None:
-            _unite(graph, matcher.rewrites(several), lambda: over(limits.nodes))
+            _unite(graph, matcher.rewrites(several), partial(over, limits.nodes))
         if over(limits.nodes):
             return Saturated(graph, count + 1, False)
         if graph.changes == before:
