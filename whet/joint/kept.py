@@ -136,16 +136,22 @@ def search(
     numerics: Numeric,
     seconds: float,
     price: Price | None = None,
+    checked: float | None = None,
 ) -> Rewritten:
-    """The outcome of one search, by analytic prices unless others are given."""
-    from whet.joint.superoptimize import Superoptimizer  # not needed where the cache knows
+    """The outcome of one search, by analytic prices unless others are given.
+
+    Blocks of up to `checked` seconds are compared with what they replace on numbers.
+    """
+    from whet.joint.superoptimize import CHECKED_SECONDS, Superoptimizer  # unless it is known
     from whet.tasks.price import no_evidence
 
     backend = backend_of(target)
     if price is None:
         price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
     kind: Numeric = "real" if numerics == "real" else "exact"
-    search = Superoptimizer(price, backend.holds, lambda: shared_matcher(kind), seconds)
+    limit = CHECKED_SECONDS if checked is None else checked
+    matcher = lambda: shared_matcher(kind)
+    search = Superoptimizer(price, backend.holds, matcher, seconds, checked=limit)
     found = search.run(graph, WORTH_SEARCHING)
     if found is None:
         return UNCHANGED

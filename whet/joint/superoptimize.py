@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from whet.graph.graph import Constant, Graph, Result, Value
 from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
+from whet.joint.checking import check_part
 from whet.joint.moves import Moves, hoist_slices, lift_epilogues
 from whet.joint.pricing import Whole, part_price, plan_whole
 from whet.joint.saturation.engine import saturated_search
@@ -32,6 +33,11 @@ WORTHWHILE = 0.005
 """A graph is taken if it is cheaper by this share: less than that is noise of the prices."""
 STATES = 400
 """States of one block in one pass."""
+
+
+CHECKED_SECONDS = 1e-3
+"""Blocks that are expected to take longer are not compared on numbers within a short search: NumPy
+takes some hundred times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +89,10 @@ class Superoptimizer:
         matcher: Callable[[], Matcher | None],
         seconds: float,
         alpha: float = ALPHA,
+        checked: float = CHECKED_SECONDS,
         engines: tuple[Engine, ...] = ("backtracking",),
     ) -> None:
-        self.price, self.holds, self.alpha = price, holds, alpha
+        self.price, self.holds, self.alpha, self.checked = price, holds, alpha, checked
         self.matcher, self.engines = matcher, engines
         self.alone = Alone(price)
         self.until = time.perf_counter() + seconds
@@ -219,6 +226,8 @@ class Superoptimizer:
         best = min(found, key=lambda f: f.best.seconds)
         if best.best is best.first:
             return None
+        if best.first.seconds <= self.checked:
+            check_part(block.part, best.best.part, ", ".join(r.rule for r in best.best.path))
         return Searched(form, best.best.part, best.best.path, best.engine)
 
     def _run(self, engine: Engine, block: Block, moves: Moves, seconds: float) -> Found:
