@@ -21,7 +21,7 @@ from whet.joint.moves import Moves, hoist_slices, lift_epilogues
 from whet.joint.pricing import Whole, part_price, plan_whole
 from whet.joint.saturation.engine import saturated_search
 from whet.joint.saturation.surrogate import Alone
-from whet.joint.search import ALPHA, Budget, Engine, Found, backtrack
+from whet.joint.search import ALPHA, ENGINES, Budget, Engine, Found, backtrack
 from whet.superopt.apply.axis_rules import merge_rewrites
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
@@ -38,6 +38,15 @@ STATES = 400
 CHECKED_SECONDS = 1e-3
 """Blocks that are expected to take longer are not compared on numbers within a short search: NumPy
 takes some hundred times as long."""
+
+
+LONG_SEARCH = 10.0
+"""Seconds from which on a search uses all engines: saturation needs some for every block."""
+
+
+def engines_for(seconds: float) -> tuple[Engine, ...]:
+    """The engines of a search of this time."""
+    return ENGINES if seconds >= LONG_SEARCH else ENGINES[:1]
 
 
 @dataclass(frozen=True, eq=False)

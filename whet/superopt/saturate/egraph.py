@@ -33,6 +33,8 @@ class EGraph:
         self._outdated: list[Value] = []
         self.origins: dict[Node, Rewrite] = {}
         """The rewrite that brought in an e-node; none for those of the part."""
+        self.births: dict[Node, int] = {}
+        """The age of e-nodes: those of the part come first, in the order of computation."""
         self.changes = 0
         """Counts e-nodes and unions: as long as it stays, nothing new is known."""
         for value in part.outputs:
@@ -130,6 +132,7 @@ class EGraph:
             self._users[v][made] = None
         if origin is not None:
             self.origins[made] = origin
+        self.births[made] = self.births.get(node, len(self.births))
         self.changes += 1
         return made
 

@@ -115,24 +115,22 @@ def without_circles(problem: Problem) -> Problem:
 
         q: split(m)[0], m: matmul(x, ab) | concat(q, k)   ->   m: matmul(x, ab)
 
-    Options are e-nodes, oldest first, so the graph that was there first stays.  TenSAT filters in
-    this way (MLSys'21, section 5.2): the integer program is solved many times faster, and most
-    circles are data that is moved back and forth.  Options that are left out become free of
-    classes, so that numbers stay.
+    Options are e-nodes, oldest first, so the graph that was there first stays: where one of its
+    e-nodes closes a circle, its class has an older one.  TenSAT filters in this way (MLSys'21,
+    section 5.2): the integer program is solved many times faster, and most circles are data that is
+    moved back and forth.  Options that are left out give nothing, so that numbers stay.
     """
     reach = [1 << c for c in range(problem.classes)]
     kept: list[Option] = []
     for option in problem.options:
-        gives = sum(1 << c for c in set(option.gives))
         needs = 0
         for c in set(option.needs):
             needs |= reach[c]
-        if gives & needs:
-            kept.append(Option(option.cost, (), ()))
-            continue
-        kept.append(option)
+        gives = tuple(c for c in option.gives if not needs >> c & 1)
+        kept.append(Option(option.cost, gives, option.needs if gives else ()))
+        given = sum(1 << c for c in set(gives))
         for c in range(problem.classes):
-            if reach[c] & gives:
+            if reach[c] & given:
                 reach[c] |= needs
     return Problem(tuple(kept), problem.wanted, problem.classes)
 
@@ -145,6 +143,8 @@ class Extraction:
     graph: EGraph
     problem: Problem
     nodes: tuple[Node, ...]
+    numbers: Mapping[Value, int]
+    """The classes' numbers, by their leaders."""
 
     def part(self, choice: Choice) -> tuple[Part, Mapping[Node, tuple[Value, ...]]]:
         """The chosen part, and what the chosen e-nodes have become in it."""
@@ -166,10 +166,10 @@ class Extraction:
         for n in used:
             node = self.nodes[n]
             made[node] = builder.results(node.op, *map(value, node.inputs))
-            for c, old, new in zip(self.problem.options[n].gives, node.results, made[node]):
-                if choice.get(c) != n:
-                    continue
+            for old, new in zip(node.results, made[node]):
                 leader = graph.find(old)
+                if choice.get(self.numbers[leader]) != n:
+                    continue
                 now[leader] = new
                 was = maker(originals.get(leader, new))
                 if was is not None and was.op == node.op:
@@ -183,8 +183,8 @@ def _is_leaf(graph: EGraph, value: Value) -> bool:
 
 def extraction(graph: EGraph, cost: Callable[[Node], float]) -> Extraction:
     """The problem of an e-graph: options are e-nodes that the outputs may need and that can be
-    computed without a circle."""
-    nodes = _computable(graph, _reachable(graph))
+    computed without a circle, oldest first."""
+    nodes = sorted(_computable(graph, _reachable(graph)), key=graph.births.__getitem__)
     numbers: dict[Value, int] = {}
 
     def number(v: Value) -> int:
@@ -199,7 +199,7 @@ def extraction(graph: EGraph, cost: Callable[[Node], float]) -> Extraction:
         for node in nodes
     )
     wanted = tuple(number(v) for v in graph.outputs if not graph.is_given(v))
-    return Extraction(graph, Problem(options, wanted, len(numbers)), tuple(nodes))
+    return Extraction(graph, Problem(options, wanted, len(numbers)), tuple(nodes), numbers)
 
 
 def _reachable(graph: EGraph) -> list[Node]:
