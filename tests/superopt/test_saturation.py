@@ -108,7 +108,7 @@ def cheapest(problem: Problem) -> float:
 
 
 def random_problem(rng: random.Random) -> Problem:
-    """A graph of some classes, and more options for them, some with two results, many in circles."""
+    """A graph, and more options for its classes, some with two results, many in circles."""
     classes = rng.randint(3, 7)
     options = []
     for n in range(3):

@@ -23,9 +23,12 @@ import numpy as np
 from whet.core.errors import WhetError
 from whet.superopt.saturate.problem import Choice, Problem
 
+GAP = 1e-4
+"""The share by which an optimum may be missed: prices are not better known, and ties take long."""
+
 
 def optimal(problem: Problem, seconds: float) -> Choice | None:
-    """The cheapest acyclic choice; None if there is none, or none was found in this time.
+    """The cheapest acyclic choice, up to `GAP`; None if none was found in this time.
 
     Raises: `WhetError` if SciPy is not installed.
     """
@@ -114,7 +117,7 @@ class _Program:
             integrality=np.array(self.integral),
             bounds=optimize.Bounds(0.0, 1.0),
             constraints=optimize.LinearConstraint(matrix, np.array(self.least), np.inf),
-            options={"time_limit": seconds, "mip_rel_gap": 0.0},
+            options={"time_limit": seconds, "mip_rel_gap": GAP},
         )
         if found.x is None or found.status != 0:
             return None
