@@ -33,7 +33,7 @@ MOST_READINGS = 6
 
 
 class AxisLaws:
-    """What follows from carried axes in one e-graph; each law is used once at the same nodes."""
+    """Laws of carried axes in one e-graph; each is used once at the same nodes."""
 
     def __init__(self, graph: EGraph) -> None:
         self.graph, self.builder = graph, NormalBuilder()
@@ -42,7 +42,7 @@ class AxisLaws:
         """Readings, and the e-nodes that they were made of."""
 
     def rewrites(self, several: bool) -> Iterator[Rewrite]:
-        """What is new; with `several` also operators that reduce, put together.
+        """New equations; with `several` also operators that reduce, put together.
 
         Products of such merges are not merged again: larger groups do it at once.
         """

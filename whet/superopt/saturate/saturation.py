@@ -20,7 +20,7 @@ from whet.superopt.saturate.ematch import EMatcher
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far an e-graph may grow: e-nodes, rounds, those of them with rules of several terms,
+    """Limits of growth: e-nodes, rounds, those of them with rules of several terms,
     rounds of the laws of axes in each, seconds."""
 
     nodes: int = 800
