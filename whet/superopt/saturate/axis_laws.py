@@ -8,7 +8,7 @@ members of their classes that move data: parts of one value, or a concat.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from whet.graph.graph import Node, Result, Value
 from whet.ops.movement import Concat, Slice, Split
@@ -41,18 +41,19 @@ class AxisLaws:
         self._readings: dict[Node, Node] = {}
         """Readings, and the e-nodes that they were made of."""
 
-    def rewrites(self, several: bool) -> Iterator[Rewrite]:
-        """New equations; with `several` also operators that reduce, put together.
+    def rewrites(self, several: bool, over: Callable[[], bool]) -> Iterator[Rewrite]:
+        """New equations, until it is over; with `several` also operators that reduce, put together.
 
         Products of such merges are not merged again: larger groups do it at once.
         """
         live = set(self.graph.nodes)
         self._readings = {r: n for r, n in self._readings.items() if n in live}
         for node in self.graph.nodes:
-            yield from self._read(node)
-        yield from self._cuts()
-        yield from self._parts()
-        yield from self._merges(several)
+            if not over():
+                yield from self._read(node)
+        for law in (self._cuts(), self._parts(), self._merges(several)):
+            if not over():
+                yield from law
 
     def _new(self, key: Hashable) -> bool:
         if key in self._seen:

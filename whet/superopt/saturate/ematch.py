@@ -8,7 +8,7 @@ section 4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from whet.graph.graph import Node, Result, Value
@@ -67,8 +67,9 @@ class EMatcher:
         self._seen: set[object] = set()
         self._sizes: dict[Value, int] = {}
 
-    def rewrites(self, several: bool) -> Iterator[Rewrite]:
-        """The rewrites of new matches; without `several` only of patterns with one term."""
+    def rewrites(self, several: bool, over: Callable[[], bool]) -> Iterator[Rewrite]:
+        """The rewrites of new matches, until it is over; without `several` only of patterns with
+        one term."""
         graph, builder = self.graph, NormalBuilder()
         part = EPart(graph.inputs, graph.outputs, graph=graph)
         counts: Counter[Pattern] = Counter()
@@ -79,6 +80,8 @@ class EMatcher:
                 n.op.name for v in node.inputs for n in map(maker, graph.members(v)) if n
             )
             for pattern in self.patterns.at(node.op.name, made):
+                if over():
+                    return
                 if len(pattern.source) > 1 and not several:
                     continue
                 if len(pattern.source) > 1 and not fresh(graph, node):

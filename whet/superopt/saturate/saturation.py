@@ -17,6 +17,9 @@ from whet.superopt.saturate.axis_laws import AxisLaws
 from whet.superopt.saturate.egraph import EGraph
 from whet.superopt.saturate.ematch import EMatcher
 
+Law = Callable[[Callable[[], bool]], Iterable[Rewrite]]
+"""A source of rewrites, which is told when it is over."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -55,16 +58,16 @@ def saturate(part: Part, patterns: Patterns | None, limits: Limits) -> Saturated
         several = count < limits.several
         # The laws of axes are found faster than matches of rules, and must leave room for them.
         half = (len(graph) + limits.nodes) // 2 if matcher is not None else limits.nodes
-        _unite(graph, laws.rewrites(several), partial(over, half))
+        _unite(graph, partial(laws.rewrites, several), partial(over, half))
         # Slices go through one operator at a time, and what follows a merge through one merge.
         for _ in range(limits.axis_rounds):
             known = graph.changes
-            _unite(graph, laws.rewrites(several=False), partial(over, half))
+            _unite(graph, partial(laws.rewrites, False), partial(over, half))
             if over(half) or graph.changes == known:
                 break
         cut_short |= over(half)
         if matcher is not None:
-            _unite(graph, matcher.rewrites(several), partial(over, limits.nodes))
+            _unite(graph, partial(matcher.rewrites, several), partial(over, limits.nodes))
         if over(limits.nodes):
             return Saturated(graph, count + 1, False)
         if graph.changes == before:
@@ -72,10 +75,10 @@ def saturate(part: Part, patterns: Patterns | None, limits: Limits) -> Saturated
     return Saturated(graph, limits.rounds, False)
 
 
-def _unite(graph: EGraph, rewrites: Iterable[Rewrite], over: Callable[[], bool]) -> None:
+def _unite(graph: EGraph, rewrites: Law, over: Callable[[], bool]) -> None:
     """Unions of all rewrites, which are found before the first of them: as long as limits allow."""
     found: list[Rewrite] = []
-    for rewrite in rewrites:
+    for rewrite in rewrites(over):
         found.append(rewrite)
         if over():
             break
