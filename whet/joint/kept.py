@@ -42,6 +42,8 @@ class Taken:
     after: float
     recipe: str | None = None
     """The model after them, as `Rewritten.recipe`."""
+    engine: str = "backtracking"
+    """The engine that found them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,11 @@ def search(
 
     Blocks of up to `checked` seconds are compared with what they replace on numbers.
     """
-    from whet.joint.superoptimize import CHECKED_SECONDS, Superoptimizer  # unless it is known
+    from whet.joint.superoptimize import (  # unless it is known
+        CHECKED_SECONDS,
+        Superoptimizer,
+        engines_for,
+    )
     from whet.tasks.price import no_evidence
 
     backend = backend_of(target)
@@ -153,14 +159,15 @@ def search(
     kind: Numeric = "real" if numerics == "real" else "exact"
     limit = CHECKED_SECONDS if checked is None else checked
     matcher = lambda: shared_matcher(kind)
-    search = Superoptimizer(price, backend.holds, matcher, seconds, checked=limit)
+    engines = engines_for(seconds)
+    search = Superoptimizer(price, backend.holds, matcher, seconds, checked=limit, engines=engines)
     found = search.run(graph, WORTH_SEARCHING)
     if found is None:
         return UNCHANGED
     changed = found.outputs is not graph.outputs
     recipe = write_recipe(graph, found.outputs) if changed else None
     taken = tuple(
-        Taken(a.rules, a.times, a.before, a.after, write_recipe(graph, a.outputs))
+        Taken(a.rules, a.times, a.before, a.after, write_recipe(graph, a.outputs), a.engine)
         for a in found.applied
         if recipe is not None
     )

@@ -66,6 +66,13 @@ def _written(step: AnyStep) -> Sequence[Value]:
 def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Price) -> float:
     """Seconds of a part: what has not changed lies where it lay, and outputs take the places of
     those of the part that it replaces."""
+    return steps_price(part_steps(part, places, old, price)[0], price)
+
+
+def part_steps(
+    part: Part, places: Mapping[Value, Place], old: Part, price: Price
+) -> tuple[Sequence[AnyStep], Mapping[Value, Value]]:
+    """The kernels of such a part, and the values that were written out in simpler ones."""
     outputs, now = written_out(part.nodes, part.outputs)
     kept = (v for node in part.nodes for v in node.results if v not in part.needed)
     pinned = {
@@ -76,7 +83,7 @@ def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Pric
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
         steps = plan_region(Region(part.inputs, outputs), pinned, price)
-        return steps_price(join_edges(steps, price), price)
+        return join_edges(steps, price), now
 
 
 def written_out(

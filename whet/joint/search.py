@@ -12,9 +12,14 @@ import itertools
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from whet.superopt.apply.rewrite import Part, Rewrite
 
+Engine = Literal["backtracking", "saturation"]
+"""The ways to search a block: graph by graph, or all graphs at once (`joint.saturation`)."""
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+"""All of them, the one for short searches first."""
 ALPHA = 1.05
 """The paper's value (section 5.1)."""
 
@@ -45,6 +50,7 @@ class Found:
     states: int
     complete: bool
     """Whether everything within reach was looked at."""
+    engine: Engine = "backtracking"
 
 
 Step = tuple[tuple[Rewrite, ...], Part]

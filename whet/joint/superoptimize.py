@@ -20,9 +20,12 @@ from whet.joint.checking import check_part
 from whet.joint.far import far_steps
 from whet.joint.moves import Moves
 from whet.joint.pricing import Whole, part_price, plan_whole
-from whet.joint.search import ALPHA, Budget, backtrack
+from whet.joint.saturation.engine import saturated_search
+from whet.joint.saturation.surrogate import Alone
+from whet.joint.search import ALPHA, ENGINES, Budget, Engine, Found, backtrack
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
+from whet.superopt.saturate.saturation import Limits
 from whet.tasks.plan import Holds
 from whet.tasks.price import Price
 
@@ -37,6 +40,15 @@ CHECKED_SECONDS = 1e-3
 takes some hundred times as long."""
 
 
+LONG_SEARCH = 10.0
+"""Seconds from which on a search uses all engines: saturation needs some for every block."""
+
+
+def engines_for(seconds: float) -> tuple[Engine, ...]:
+    """The engines of a search of this time."""
+    return ENGINES if seconds >= LONG_SEARCH else ENGINES[:1]
+
+
 @dataclass(frozen=True, eq=False)
 class Applied:
     """Rewrites that were taken together, with the price of the model before and after."""
@@ -48,11 +60,22 @@ class Applied:
     after: float
     outputs: tuple[Value, ...]
     """The outputs of the model after them."""
+    engine: Engine = "backtracking"
 
     @property
     def rules(self) -> dict[str, int]:
         """The rules, each with the number of times that one block uses it."""
         return dict(Counter(r.rule for r in self.rewrites))
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """The best graph found for a form, the rewrites behind it, and who found it."""
+
+    form: Form
+    part: Part
+    rewrites: tuple[Rewrite, ...]
+    engine: Engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +101,11 @@ class Superoptimizer:
         seconds: float,
         alpha: float = ALPHA,
         checked: float = CHECKED_SECONDS,
+        engines: tuple[Engine, ...] = ("backtracking",),
     ) -> None:
         self.price, self.holds, self.alpha, self.checked = price, holds, alpha, checked
-        self.matcher = matcher
+        self.matcher, self.engines = matcher, engines
+        self.alone = Alone(price)
         self.until = time.perf_counter() + seconds
         self.states = 0
         self.log: list[Applied] = []
@@ -96,7 +121,7 @@ class Superoptimizer:
             return None
         whole = self._whole_graph(whole)
         moves = Moves(self.matcher())
-        searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None] = {}
+        searched: dict[object, Searched | None] = {}
         for shift in (0, SMALLEST // 2, SMALLEST):
             if self.left <= 0:
                 break
@@ -143,7 +168,7 @@ class Superoptimizer:
         whole: Whole,
         shift: int,
         moves: Moves,
-        searched: dict[object, tuple[Form, Part, tuple[Rewrite, ...]] | None],
+        searched: dict[object, Searched | None],
     ) -> Whole:
         blocks = cut_blocks(whole, shift)
         forms = [form_of(block.part, block.places) for block in blocks]
@@ -158,12 +183,14 @@ class Superoptimizer:
             found = searched.get(key)
             if found is None:
                 continue
-            form, made, rewrites = found
             same = [n for n, f in enumerate(forms) if f.key == key]
             rebuilt = Part(whole.graph.inputs, whole.graph.outputs)
             steps = [
                 Rewrite(
-                    "block", "real", blocks[n].given, transplanted(made, form, forms[n], blocks[n])
+                    "block",
+                    "real",
+                    blocks[n].given,
+                    transplanted(found.part, found.form, forms[n], blocks[n]),
                 )
                 for n in same
             ]
@@ -174,20 +201,28 @@ class Superoptimizer:
             planned = self._planned(whole.graph, outputs)
             if planned is None or planned.seconds > (1 - WORTHWHILE) * whole.seconds:
                 continue
-            self.log.append(Applied(rewrites, len(same), whole.seconds, planned.seconds, outputs))
+            self.log.append(
+                Applied(
+                    found.rewrites, len(same), whole.seconds, planned.seconds, outputs, found.engine
+                )
+            )
             # Blocks behind this one have been rebuilt: they are cut out again in the next round.
             return self._blocks(planned, shift, moves, searched) if self.left > 0 else planned
         return whole
 
-    def _search(
-        self, block: Block, form: Form, moves: Moves, seconds: float
-    ) -> tuple[Form, Part, tuple[Rewrite, ...]] | None:
-        price = lambda part: part_price(part, block.places, block.part, self.price)
-        found = backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)
-        self.states += found.states
-        if found.best is found.first:
+    def _search(self, block: Block, form: Form, moves: Moves, seconds: float) -> Searched | None:
+        found = [self._run(e, block, moves, seconds / len(self.engines)) for e in self.engines]
+        self.states += sum(f.states for f in found)
+        best = min(found, key=lambda f: f.best.seconds)
+        if best.best is best.first:
             return None
-        if found.first.seconds <= self.checked:
-            rules = ", ".join(r.rule for r in found.best.path)
-            check_part(block.part, found.best.part, rules)
-        return form, found.best.part, found.best.path
+        if best.first.seconds <= self.checked:
+            check_part(block.part, best.best.part, ", ".join(r.rule for r in best.best.path))
+        return Searched(form, best.best.part, best.best.path, best.engine)
+
+    def _run(self, engine: Engine, block: Block, moves: Moves, seconds: float) -> Found:
+        if engine == "saturation":
+            patterns = moves.matcher.patterns if moves.matcher is not None else None
+            return saturated_search(block, patterns, self.alone, Limits(seconds=seconds))
+        price = lambda part: part_price(part, block.places, block.part, self.price)
+        return backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)

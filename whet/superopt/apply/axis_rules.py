@@ -106,14 +106,14 @@ def slice_rewrites(part: Part, alone: bool = False) -> Iterator[Rewrite]:
         shared = len(part.users[run.base]) > 1 or run.base in part.needed
         if alone and shared:
             continue
-        new = _cut(b, run.base.node, run)
+        new = cut(b, run.base.node, run)
         if new is not None:
             made = Rewrite(f"slice-{run.base.node.op.name}", "exact", node.results, (new,))
             if admit(part, made):
                 yield made
 
 
-def _cut(b: NormalBuilder, node: Node, run: Run) -> Value | None:
+def cut(b: NormalBuilder, node: Node, run: Run) -> Value | None:
     """The operator on inputs that are cut as its result would be."""
     types = node_types(node)
     extent = run.stop - run.start
@@ -154,9 +154,9 @@ def merge_rewrites(part: Part, heavy: bool = True) -> Iterator[Rewrite]:
     the products that were put together.
     """
     b = NormalBuilder()
-    ancestors = _ancestors(part)
-    for along, members in _families(part, heavy):
-        for chosen in _independent_groups(part, members, ancestors):
+    ancestors = ancestors_of(part)
+    for along, members in families(part, part.nodes, heavy):
+        for chosen in independent_groups(part, members, ancestors):
             made = merged(b, along, chosen)
             if made is not None and admit(part, made):
                 yield made
@@ -181,11 +181,13 @@ def merged(b: NormalBuilder, along: Carried, nodes: Sequence[Node]) -> Rewrite |
     return Rewrite(f"merge-{first.op.name}", "exact", old, parts)
 
 
-def _families(part: Part, with_heavy: bool) -> Iterator[tuple[Carried, list[Node]]]:
-    """Nodes that may be put together, by the axis along which they may."""
+def families(
+    part: Part, nodes: Sequence[Node], with_heavy: bool
+) -> Iterator[tuple[Carried, list[Node]]]:
+    """Those of the part's nodes that may be put together, by the axis along which they may."""
     found: dict[_Kind, list[Node]] = {}
     levels = part.levels
-    for node in part.nodes:
+    for node in nodes:
         if len(node.results) != 1 or node.op.host or not node.inputs:
             continue
         types = node_types(node)
@@ -229,7 +231,7 @@ def _side_by_side(part: Part, along: Carried, members: list[Node]) -> Iterator[l
             yield sorted(nodes, key=lambda n: user.inputs.index(n.results[0]))
 
 
-def _independent_groups(
+def independent_groups(
     part: Part, members: list[Node], ancestors: Mapping[Node, int]
 ) -> Iterator[list[Node]]:
     """The largest group of which none needs another, and pairs where there are few."""
@@ -245,7 +247,7 @@ def _independent_groups(
         yield from (list(pair) for pair in itertools.combinations(order, 2))
 
 
-def _ancestors(part: Part) -> dict[Node, int]:
+def ancestors_of(part: Part) -> dict[Node, int]:
     """The nodes that each node needs, as bits at their positions."""
     found: dict[Node, int] = {}
     for node in part.nodes:
@@ -269,12 +271,12 @@ def part_rewrites(part: Part) -> Iterator[Rewrite]:
         if not joined:
             continue
         for along in mergeable_axes(node.op, types):
-            made = _apart(b, node, along)
+            made = apart(b, node, along)
             if made is not None and admit(part, made):
                 yield made
 
 
-def _apart(b: NormalBuilder, node: Node, along: Carried) -> Rewrite | None:
+def apart(b: NormalBuilder, node: Node, along: Carried) -> Rewrite | None:
     """The operator part by part, where the inputs that carry the axis are cut alike."""
     for v, place in zip(node.inputs, along.inputs):
         made = maker(v)
@@ -284,7 +286,7 @@ def _apart(b: NormalBuilder, node: Node, along: Carried) -> Rewrite | None:
             continue
         sizes = [p.tensor_type.shape[place] for p in made.inputs]
         starts = list(itertools.accumulate(sizes, initial=0))
-        pieces = [_cut(b, node, Run(node.results[0], along.axis, start, start + size))
+        pieces = [cut(b, node, Run(node.results[0], along.axis, start, start + size))
                   for start, size in zip(starts, sizes)]  # fmt: skip
         if any(p is None for p in pieces):
             return None

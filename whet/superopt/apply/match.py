@@ -8,7 +8,7 @@ in such expressions alone, or on the other side of the rule, are tried with valu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
@@ -26,8 +26,15 @@ from whet.superopt.apply.normal import NormalBuilder, maker
 from whet.superopt.apply.patterns import Pattern, Patterns, commutative
 from whet.superopt.apply.rewrite import Part, Rewrite, admit
 
+Alternatives = Callable[[Value], Sequence[Value]]
+"""Values that are known to be equal to one, itself included: what a match may look into."""
 MOST_PROPOSALS = 6
 """Values that are tried for an attribute which a match leaves open."""
+
+
+def itself(value: Value) -> tuple[Value]:
+    """The alternatives in a graph: there a value is computed in one way."""
+    return (value,)
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ class Matcher:
                 if value not in part.users and value not in part.needed:
                     continue
                 for pattern, binding in self._matches(value):
-                    for old, bound in _further(part, pattern, 1, (value,), binding):
-                        for made in _rewrites(builder, part, pattern, old, bound):
+                    for old, bound in further(part, pattern, (value,), binding):
+                        for made in built(builder, part, pattern, old, bound):
                             if (made.old, made.new) not in seen:
                                 seen.add((made.old, made.new))
                                 yield made
@@ -83,14 +90,21 @@ class Matcher:
             found = self._first[value] = [
                 (pattern, binding)
                 for pattern in self.patterns.at(node.op.name, made)
-                for binding in fits(pattern, pattern.source[0], value, Binding())
+                for binding in fits(pattern, pattern.source[0], value)
             ]
         return found
 
 
 # ------------------------------------------------------------------------------------- matching
-def fits(pattern: Pattern, term: Term, value: Value, bound: Binding) -> Iterator[Binding]:
-    """The ways in which the value is what the term says."""
+def fits(
+    pattern: Pattern,
+    term: Term,
+    value: Value,
+    bound: Binding | None = None,
+    equal: Alternatives = itself,
+) -> Iterator[Binding]:
+    """The ways in which the value is what the term says; inputs may be any of their equals."""
+    bound = bound or Binding()
     if isinstance(term, Variable):
         known = bound.tensors.get(term.name)
         if known is not None:
@@ -114,17 +128,22 @@ def fits(pattern: Pattern, term: Term, value: Value, bound: Binding) -> Iterator
     if with_attributes is None:
         return
     for inputs in _arguments(term, node):
-        yield from _fit_all(pattern, term.inputs, inputs, with_attributes)
+        yield from _fit_all(pattern, term.inputs, inputs, with_attributes, equal)
 
 
 def _fit_all(
-    pattern: Pattern, terms: tuple[Term, ...], values: tuple[Value, ...], bound: Binding
+    pattern: Pattern,
+    terms: tuple[Term, ...],
+    values: tuple[Value, ...],
+    bound: Binding,
+    equal: Alternatives,
 ) -> Iterator[Binding]:
     if not terms:
         yield bound
         return
-    for one in fits(pattern, terms[0], values[0], bound):
-        yield from _fit_all(pattern, terms[1:], values[1:], one)
+    for value in equal(values[0]) if isinstance(terms[0], Apply) else values[:1]:
+        for one in fits(pattern, terms[0], value, bound, equal):
+            yield from _fit_all(pattern, terms[1:], values[1:], one, equal)
 
 
 def _arguments(term: Apply, node: Node) -> Iterator[tuple[Value, ...]]:
@@ -191,19 +210,23 @@ def _unify(
     return True
 
 
-def _further(
-    part: Part, pattern: Pattern, n: int, old: tuple[Value, ...], bound: Binding
+def further(
+    part: Part,
+    pattern: Pattern,
+    old: tuple[Value, ...],
+    bound: Binding,
+    equal: Alternatives = itself,
 ) -> Iterator[tuple[tuple[Value, ...], Binding]]:
-    """The match extended to the pattern's other terms, at values that share one with it."""
-    if n == len(pattern.source):
+    """The match of the first terms extended to the others, at values that share one with it."""
+    if len(old) == len(pattern.source):
         yield old, bound
         return
-    term = pattern.source[n]
+    term = pattern.source[len(old)]
     assert isinstance(term, Apply)
     for value in _candidates(part, term, bound):
         if value not in old:
-            for more in fits(pattern, term, value, bound):
-                yield from _further(part, pattern, n + 1, (*old, value), more)
+            for more in fits(pattern, term, value, bound, equal):
+                yield from further(part, pattern, (*old, value), more, equal)
 
 
 def _candidates(part: Part, term: Apply, bound: Binding) -> Iterator[Value]:
@@ -231,9 +254,10 @@ def _paths(term: Term) -> Iterator[tuple[Term, ...]]:
 
 
 # -------------------------------------------------------------------------------------- building
-def _rewrites(
+def built(
     builder: NormalBuilder, part: Part, pattern: Pattern, old: tuple[Value, ...], bound: Binding
 ) -> Iterator[Rewrite]:
+    """The rewrites of a match: one for each choice of attributes that it leaves open."""
     dtypes = {v.type.dtype for v in bound.tensors.values()}
     if len(dtypes) > 1:
         return

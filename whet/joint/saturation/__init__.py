@@ -1,0 +1,1 @@
+"""Equality saturation as an engine of the search: e-graphs of blocks, extracted by prices."""

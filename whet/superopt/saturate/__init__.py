@@ -1,0 +1,1 @@
+"""Equality saturation: all graphs that rewrites lead to, at once, and the cheapest among them."""
