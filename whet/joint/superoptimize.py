@@ -22,6 +22,7 @@ from whet.joint.search import ALPHA, Budget, backtrack
 from whet.superopt.apply.axis_rules import merge_rewrites
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.plan import Holds
 from whet.tasks.price import Price
 
@@ -69,8 +70,9 @@ class Superoptimizer:
         matcher: Callable[[], Matcher | None],
         seconds: float,
         alpha: float = ALPHA,
+        layouts: ChooseLayouts = choose_layouts,
     ) -> None:
-        self.price, self.holds, self.alpha = price, holds, alpha
+        self.price, self.holds, self.alpha, self.layouts = price, holds, alpha, layouts
         self.matcher = matcher
         self.until = time.perf_counter() + seconds
         self.states = 0
@@ -82,7 +84,7 @@ class Superoptimizer:
 
     def run(self, graph: Graph, least: float = 0.0) -> Improved | None:
         """The best graph; None if the graph has no price, or one of less than `least` seconds."""
-        first = whole = plan_whole(graph, self.price, self.holds)
+        first = whole = plan_whole(graph, self.price, self.holds, self.layouts)
         if first is None or whole is None or first.seconds < least:
             return None
         whole = self._whole_graph(whole)
@@ -149,7 +151,7 @@ class Superoptimizer:
     def _planned(self, graph: Graph, outputs: Sequence[Value]) -> Whole | None:
         self.states += 1
         made = Graph(graph.inputs, tuple(outputs), graph.output_names, graph.names)
-        return plan_whole(made, self.price, self.holds)
+        return plan_whole(made, self.price, self.holds, self.layouts)
 
     # ------------------------------------------------------------------------------- its blocks
     def _blocks(
@@ -196,7 +198,7 @@ class Superoptimizer:
     def _search(
         self, block: Block, form: Form, moves: Moves, seconds: float
     ) -> tuple[Form, Part, tuple[Rewrite, ...]] | None:
-        price = lambda part: part_price(part, block.places, block.part, self.price)
+        price = lambda part: part_price(part, block.places, block.part, self.price, self.layouts)
         found = backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)
         self.states += found.states
         if found.best is found.first:

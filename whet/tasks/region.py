@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from whet.core.collecting import without_collection
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
-from whet.tasks.layout import choose_layouts
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.placement import place_values
 from whet.tasks.places import Place
 from whet.tasks.price import ORIGINS, Estimate, Price
@@ -53,11 +53,16 @@ def cut_around(plan: Plan, nodes: Collection[Node]) -> Cut:
     return Cut(region, steps, {v: places[v] for v in values if v in places})
 
 
-def plan_region(region: Region, places: Mapping[Value, Place], price: Price) -> list[AnyStep]:
+def plan_region(
+    region: Region,
+    places: Mapping[Value, Place],
+    price: Price,
+    layouts: ChooseLayouts = choose_layouts,
+) -> list[AnyStep]:
     """The steps of a region whose known values stay at their places."""
     pinned = {v: _contiguous_axis(v, place) for v, place in places.items()}
-    placement = place_values(region, choose_layouts(region, pinned), places)
-    return grouped_steps(region, placement, price)[0]
+    placement = place_values(region, layouts(region, pinned), places)
+    return grouped_steps(region, placement, price, layouts)[0]
 
 
 def difference(cut: Cut, rewritten: Region, price: Price) -> float:

@@ -14,7 +14,7 @@ from whet.tasks.control import control_steps
 from whet.tasks.dag import Dag
 from whet.tasks.group_stages import KNOWN, group_parts, row_axes
 from whet.tasks.groups import Group, reduces
-from whet.tasks.layout import choose_layouts
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.loops import bound_program
 from whet.tasks.partition import partition
 from whet.tasks.placement import place_values
@@ -25,10 +25,10 @@ from whet.tasks.task import Border, Task
 from whet.tasks.wiring import wiring_of
 
 
-def plan_segment(graph: Graph, price: Price) -> Plan:
+def plan_segment(graph: Graph, price: Price, layouts: ChooseLayouts = choose_layouts) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
-    placement = place_values(graph, choose_layouts(graph))
-    steps, others = grouped_steps(graph, placement, price)
+    placement = place_values(graph, layouts(graph, {}))
+    steps, others = grouped_steps(graph, placement, price, layouts)
     arriving = [
         _copy_step(placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
@@ -43,11 +43,12 @@ def plan_segment(graph: Graph, price: Price) -> Plan:
 
 
 def grouped_steps(
-    graph: Dag, placement: Placement, price: Price
+    graph: Dag, placement: Placement, price: Price, layouts: ChooseLayouts = choose_layouts
 ) -> tuple[list[AnyStep], list[Step]]:
     """The steps of all groups of nodes, and those of other groups that are expected to be slower.
 
-    What becomes a group, and its steps, depends on its neighbours alone.
+    What becomes a group, and its steps, depends on its neighbours alone.  `layouts` are chosen for
+    the bodies of nodes that have any.
     """
     others: list[Step] = []
 
@@ -74,7 +75,7 @@ def grouped_steps(
         first = group.nodes[0]
         if isinstance(first.op, Control):
             name = graph.names.get(first, first.op.name)
-            inner = lambda body: plan_segment(body, price)
+            inner = lambda body: plan_segment(body, price, layouts)
             steps += control_steps(first, placement, name, inner, _copy_step)
         else:
             steps += group_steps(graph, group, placement)

@@ -1,0 +1,166 @@
+"""Variants of a graph: predicted, measured in turns, drawn, and judged.
+
+A variant *pays* if the interval of its gain over the first one lies above 1, and does *not pay* if
+it lies below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.setting import Setting
+from harness.pairs import (
+    Interval,
+    Turns,
+    built,
+    built_with,
+    in_turns,
+    largest_difference,
+    price_of,
+    random_inputs,
+)
+from harness.pictures import Bars, Frame, bar_chart
+from harness.report import ABSENT, DISTURBED, Goal, Report, number, say
+from harness.tuning import native_engine
+from whet.build.backend import backend_of
+from whet.graph.graph import Graph
+from whet.joint.pricing import plan_whole
+from whet.tasks.layout import ChooseLayouts, choose_layouts
+
+TOLERANCE = 1e-3
+"""Variants whose results differ by more, relative to the largest, do not compute the same."""
+SLOW = 1e-3
+"""Seconds from which on times are shown in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute what the others compute."""
+
+    name: str
+    graph: Graph
+    layouts: ChooseLayouts = choose_layouts
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The times of all variants; `predicted` is None where a graph has no price."""
+
+    names: tuple[str, ...]
+    predicted: tuple[float | None, ...]
+    turns: Turns
+    differences: tuple[float, ...]
+
+    def gain(self, n: int) -> Interval:
+        return self.turns.ratio(0, n)
+
+    def verdict(self, n: int) -> str:
+        gain = self.gain(n)
+        if n == 0:
+            return ABSENT
+        return "pays" if gain.low > 1 else "does not pay" if gain.high < 1 else "no difference"
+
+
+def compare(variants: Sequence[Variant], setting: Setting) -> Outcome:
+    """All variants compiled and called in turns.
+
+    Raises: `SystemExit` if one of them computes something else.
+    """
+    threads = setting.threads
+    runs = []
+    for v in variants:
+        say(f"compiling '{v.name}'")
+        default = v.layouts is choose_layouts
+        runs.append(built(v.graph, threads) if default else built_with(v.graph, threads, v.layouts))
+    inputs = random_inputs(variants[0].graph)
+    results = [run(inputs) for run in runs]
+    differences = tuple(largest_difference(results[0], r) for r in results)
+    for v, off in zip(variants, differences):
+        if not off <= TOLERANCE:
+            raise SystemExit(f"'{v.name}' is off by {off:.1e}")
+    predicted = tuple(predicted_seconds(v, threads) for v in variants)
+    names = tuple(v.name for v in variants)
+    return Outcome(names, predicted, in_turns(runs, inputs, setting.measure), differences)
+
+
+def predicted_seconds(v: Variant, threads: int) -> float | None:
+    holds = backend_of(native_engine().target).holds
+    found = plan_whole(v.graph, price_of(v.graph, threads), holds, v.layouts)
+    return None if found is None else found.seconds
+
+
+def show(
+    report: Report, setting: Setting, part: str, title: str, x: str, variants: Sequence[Variant],
+    notes: Sequence[str] = (),
+) -> Outcome:  # fmt: skip
+    """Compares variants, with a table, rows of data and a picture of the name `part`."""
+    found = compare(variants, setting)
+    unit, factor = unit_of(found)
+    mark = DISTURBED if found.turns.disturbed else ""
+    rows = []
+    for n, name in enumerate(found.names):
+        expected, time, gain = found.predicted[n], found.turns.median(n), found.gain(n)
+        shown = time.times(factor)
+        rows.append([
+            name, number(None if expected is None else expected * factor),
+            mark + number(shown.middle), f"{number(shown.low)} to {number(shown.high)}",
+            f"{mark}{number(gain.middle)} ({number(gain.low)} to {number(gain.high)})",
+            found.verdict(n), f"{found.differences[n]:.0e}",
+        ])  # fmt: skip
+        report.rows.append({
+            "part": part, "threads": setting.threads, "variant": name, "predicted_s": expected,
+            "median_s": time.middle, "low_s": time.low, "high_s": time.high, "gain": gain.middle,
+            "gain_low": gain.low, "gain_high": gain.high, "verdict": found.verdict(n),
+            "foreign": found.turns.foreign,
+        })  # fmt: skip
+    header = ["variant", f"predicted {unit}", f"measured {unit}", "95 %", "gain (95 %)", "",
+              "largest difference"]  # fmt: skip
+    report.add_table(f"{title}, {setting.threads} threads", header, rows)
+    foot = (setting.where, *notes, *verdicts(found))
+    frame = Frame(title, x, f"time of a call, {unit}", foot)
+    setting.draw(part, drawn(found, frame, factor))
+    return found
+
+
+def drawn(found: Outcome, frame: Frame, factor: float) -> str:
+    """Predicted and measured times, side by side."""
+    times = [found.turns.median(n).times(factor) for n in range(len(found.names))]
+    expected = [None if p is None else p * factor for p in found.predicted]
+    series = [
+        Bars("predicted", expected),
+        Bars("measured, median and 95 %", [t.middle for t in times],
+             [(t.low, t.high) for t in times]),
+    ]  # fmt: skip
+    return bar_chart(frame, found.names, series)
+
+
+def verdicts(found: Outcome) -> list[str]:
+    """Lines on what pays and what does not, with measured times, for the foot of a picture."""
+    unit, factor = unit_of(found)
+    times = [number(found.turns.median(n).middle * factor) for n in range(len(found.names))]
+    lines = []
+    for verdict in ("pays", "does not pay", "no difference"):
+        chosen = [n for n in range(1, len(found.names)) if found.verdict(n) == verdict]
+        if chosen:
+            told = (f"{found.names[n]} ({times[n]} {unit})" for n in chosen)
+            against = f"against {times[0]} {unit}, {found.names[0]}"
+            lines.append(f"Measured, {verdict}: {', '.join(told)}; {against}.")
+    if found.turns.disturbed:
+        lines.append(f"Disturbed: others used {found.turns.foreign:.1f} cores meanwhile.")
+    return lines
+
+
+def unit_of(found: Outcome) -> tuple[str, float]:
+    slowest = max(found.turns.median(n).middle for n in range(len(found.names)))
+    return ("ms", 1e3) if slowest >= SLOW else ("µs", 1e6)
+
+
+def not_slower(what: str, found: Outcome, n: int, than: int) -> Goal:
+    """The goal that a variant is not measurably slower than another: the interval of the gain over
+    it reaches 1."""
+    gain = found.turns.ratio(than, n)
+    return Goal(
+        f"{what}: '{found.names[n]}' not measurably slower than '{found.names[than]}'",
+        gain.high, 1.0, disturbed=found.turns.disturbed,
+    )  # fmt: skip
