@@ -16,12 +16,11 @@ from whet.joint.recipe import follow_recipe, write_recipe
 from whet.joint.superoptimize import Superoptimizer
 from whet.superopt.apply.axis_rules import merge_rewrites
 from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.patterns import Patterns
+from whet.superopt.apply.patterns import Patterns, directions
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
 from whet.superopt.rules.files import shipped
 from whet.tasks.layout import ChooseLayouts, choose_layouts
 
-FOUND = "found by the search"
 MOST_ROUNDS = 20
 """Times that a rewrite is applied wherever it fits."""
 
@@ -39,12 +38,12 @@ def finished(graph: Graph, part: Part) -> Graph:
     return follow_recipe(recipe, graph)
 
 
-def rule_rewrites(name: str) -> Rewrites:
-    """All that one shipped rule allows, from left to right."""
-    rules = [rule for rule in shipped() if rule.name == name]
-    assert rules, f"no rule {name} is shipped"
+def rule_rewrites(pattern: str) -> Rewrites:
+    """All that one direction of a shipped rule allows; `pattern` is the name of the direction."""
+    rules = [rule for rule in shipped() if any(p.name == pattern for p in directions(rule))]
+    assert rules, f"no rule {pattern} is shipped"
     matcher = Matcher(Patterns(rules))
-    return lambda part: (r for r in matcher.rewrites(part) if r.rule == name)
+    return lambda part: (r for r in matcher.rewrites(part) if r.rule == pattern)
 
 
 def merges(part: Part, of_weight: bool) -> Iterator[Rewrite]:

@@ -87,7 +87,7 @@ def built_with(graph: Graph, threads: int, layouts: ChooseLayouts) -> Executable
     assert isinstance(piece, NativePiece), plan.reasons
     maker = KernelMaker(backend.generator(target), price.kernel)
     assembler = backend.assembler(target, threads, NO_CACHE)
-    segment = assembler.assemble(plan.plans[piece], maker, NO_CACHE, "")
+    segment = assembler.assemble(plan.plans[piece], maker, NO_CACHE, "layouts")
     steps = (NativeStep(segment, piece.inputs, piece.outputs),)
     return NativeExecutable(graph, steps, plan.reasons)
 
