@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.pairs import price_of
@@ -43,6 +43,19 @@ class Point:
     price: float
 
 
+@dataclass(frozen=True)
+class Course:
+    """The search on a network, graph by graph."""
+
+    points: tuple[Point, ...]
+    cut_off: int
+    """Blocks whose time was up before they had their share of graphs."""
+
+    @property
+    def last(self) -> Point:
+        return self.points[-1]
+
+
 def blocks_of(graph: Graph, threads: int) -> Blocks:
     """The blocks that the search begins with.
 
@@ -64,10 +77,11 @@ def search_blocks(
     steps: Callable[[], Callable[[Part], Iterable[Step]]],
     budget: Budget,
     alpha: float = ALPHA,
-) -> list[Point]:
+) -> Course:
     """The course of a search on all blocks; `steps` are made anew for it."""
     moves = steps()
-    courses = [_course(block, blocks.price, moves, budget, alpha) for block, _ in blocks.kinds]
+    done = [_course(block, blocks.price, moves, budget, alpha) for block, _ in blocks.kinds]
+    courses = [course for course, _ in done]
     found = []
     for n in range(max(map(len, courses))):
         reached = [course[min(n, len(course) - 1)] for course in courses]
@@ -77,7 +91,7 @@ def search_blocks(
         )
         elapsed = sum(seconds for seconds, _ in reached)
         found.append(Point(n + 1, elapsed, blocks.seconds - sum(gains)))
-    return found
+    return Course(tuple(found), sum(cut_off for _, cut_off in done))
 
 
 def _course(
@@ -86,8 +100,9 @@ def _course(
     steps: Callable[[Part], Iterable[Step]],
     budget: Budget,
     alpha: float,
-) -> list[tuple[float, float]]:
-    """The seconds until every graph of a search was priced, and the best price until then."""
+) -> tuple[list[tuple[float, float]], bool]:
+    """The seconds until every graph of a search was priced, and the best price until then; and
+    whether its time was up first."""
     start = time.perf_counter()
     course: list[tuple[float, float]] = []
 
@@ -97,8 +112,8 @@ def _course(
         course.append((time.perf_counter() - start, best))
         return seconds
 
-    backtrack(block.part, steps, asked, budget, alpha)
-    return course
+    found = backtrack(block.part, steps, asked, budget, alpha)
+    return course, not found.complete and found.states < budget.states
 
 
 def rule_steps(matcher: Matcher) -> Callable[[Part], Iterator[Step]]:
@@ -112,7 +127,3 @@ def rule_steps(matcher: Matcher) -> Callable[[Part], Iterator[Step]]:
                 continue
 
     return steps
-
-
-def final(points: Sequence[Point]) -> float:
-    return points[-1].price

@@ -72,8 +72,9 @@ def study(
         else:
             variants.append(Variant(name, finished(graph, rewritten)))
     best = searched(graph, setting.threads, setting.seconds)
-    variants.append(Variant(FOUND if best is not graph else UNCHANGED, best))
-    found = show(report, setting, part, title, "rewrite", variants, notes)
+    variants.append(Variant(FOUND if best.graph is not graph else UNCHANGED, best.graph))
+    told = (*notes, f"Search: {best}.")
+    found = show(report, setting, part, title, "rewrite", variants, told)
     report.goals.append(not_slower(part, found, len(variants) - 1, than=0))
     return found
 
@@ -108,7 +109,7 @@ def _groups_after(rewrite: Rewrite) -> int:
 def _best_groups(found: Outcome) -> list[str]:
     every = range(len(found.names))
     expected = min(every, key=lambda n: found.predicted[n] or float("inf"))
-    fastest = min(every, key=lambda n: found.turns.median(n).middle)
+    fastest = min(every, key=lambda n: found.median(n).middle)
     gain = found.gain(fastest)
     return [found.names[expected], found.names[fastest], f"{gain.middle:.2f}"]
 

@@ -1,7 +1,10 @@
 """Variants of a graph: predicted, measured in turns, drawn, and judged.
 
-A variant *pays* if the interval of its gain over the first one lies above 1 by more than two builds
-of the same graph may differ, and does *not pay* if it lies below 1 by as much.
+The first variant is built twice: by what the two builds differ, whose weights and buffers lie
+elsewhere, others may differ too without being better or worse.  A variant *pays* if the interval
+of its gain over the first lies above 1 by more than that, and does *not pay* if it lies below 1 by
+more.  Variants with the same code are built and run once (calls in a row would find their weights in
+the caches), have the same figures, and the tables say so.
 """
 
 from __future__ import annotations
@@ -24,14 +27,19 @@ from harness.pictures import Bars, Frame, bar_chart
 from harness.report import ABSENT, DISTURBED, Goal, Report, number, say
 from harness.tuning import native_engine
 from whet.build.backend import backend_of
+from whet.build.keys import build_key
 from whet.graph.graph import Graph
+from whet.graph.passes.expand_composites import expand_composites
 from whet.joint.pricing import plan_whole
+from whet.runtime.executable import Executable
 from whet.tasks.layout import ChooseLayouts, choose_layouts
+from whet.tasks.plan import plan_graph
+from whet.tasks.steps import ControlStep
 
 TOLERANCE = 1e-3
 """Variants whose results differ by more, relative to the largest, do not compute the same."""
 NOISE = 0.01
-"""Two builds of one graph may differ by so much: their weights and buffers lie elsewhere."""
+"""The least difference that counts, even where two builds happen to be equally fast."""
 SLOW = 1e-3
 """Seconds from which on times are shown in milliseconds."""
 
@@ -52,18 +60,36 @@ class Outcome:
     names: tuple[str, ...]
     predicted: tuple[float | None, ...]
     turns: Turns
+    """Calls of every different code, and of the first one's second build at the end."""
+    slots: tuple[int, ...]
+    """For each variant, where its code is among the turns."""
     differences: tuple[float, ...]
 
+    def median(self, n: int) -> Interval:
+        return self.turns.median(self.slots[n])
+
+    def ratio(self, before: int, after: int) -> Interval:
+        return self.turns.ratio(self.slots[before], self.slots[after])
+
     def gain(self, n: int) -> Interval:
-        return self.turns.ratio(0, n)
+        return self.ratio(0, n)
+
+    @property
+    def noise(self) -> float:
+        """The share by which two builds of the first variant differ."""
+        again = self.turns.ratio(0, len(self.turns.seconds) - 1)
+        return max(NOISE, abs(again.low - 1), abs(again.high - 1))
 
     def verdict(self, n: int) -> str:
         gain = self.gain(n)
         if n == 0:
             return ABSENT
-        if gain.low > 1 + NOISE:
+        first = self.slots.index(self.slots[n])
+        if first != n:
+            return f"same code as '{self.names[first]}'"
+        if gain.low > 1 + self.noise:
             return "pays"
-        return "does not pay" if gain.high < 1 - NOISE else "no difference"
+        return "does not pay" if gain.high < 1 - self.noise else "no difference"
 
 
 def compare(variants: Sequence[Variant], setting: Setting) -> Outcome:
@@ -72,20 +98,41 @@ def compare(variants: Sequence[Variant], setting: Setting) -> Outcome:
     Raises: `SystemExit` if one of them computes something else.
     """
     threads = setting.threads
+    codes = [code_of(v, threads) for v in variants]
+    different = list(dict.fromkeys(codes))
+    slots = tuple(different.index(code) for code in codes)
     runs = []
-    for v in variants:
+    for code in different:
+        v = variants[codes.index(code)]
         say(f"compiling '{v.name}'")
-        default = v.layouts is choose_layouts
-        runs.append(built(v.graph, threads) if default else built_with(v.graph, threads, v.layouts))
+        runs.append(compiled(v, threads))
+    runs.append(compiled(variants[0], threads))
     inputs = random_inputs(variants[0].graph)
     results = [run(inputs) for run in runs]
-    differences = tuple(largest_difference(results[0], r) for r in results)
+    differences = tuple(largest_difference(results[0], results[slot]) for slot in slots)
     for v, off in zip(variants, differences):
         if not off <= TOLERANCE:
             raise SystemExit(f"'{v.name}' is off by {off:.1e}")
     predicted = tuple(predicted_seconds(v, threads) for v in variants)
     names = tuple(v.name for v in variants)
-    return Outcome(names, predicted, in_turns(runs, inputs, setting.measure), differences)
+    turns = in_turns(runs, inputs, setting.measure)
+    return Outcome(names, predicted, turns, slots, differences)
+
+
+def compiled(v: Variant, threads: int) -> Executable:
+    if v.layouts is choose_layouts:
+        return built(v.graph, threads)
+    return built_with(v.graph, threads, v.layouts)
+
+
+def code_of(v: Variant, threads: int) -> tuple[object, ...]:
+    """Equal for variants that are compiled to the same kernels of the same graph."""
+    target = native_engine().target
+    price, holds = price_of(v.graph, threads), backend_of(target).holds
+    plans = plan_graph(expand_composites(v.graph), price, holds, v.layouts).plans.values()
+    steps = [step for plan in plans for step in plan.steps]
+    kernels = [v.layouts if isinstance(s, ControlStep) else s.key for s in steps]
+    return (build_key(v.graph, target), *kernels)
 
 
 def predicted_seconds(v: Variant, threads: int) -> float | None:
@@ -104,7 +151,7 @@ def show(
     mark = DISTURBED if found.turns.disturbed else ""
     rows = []
     for n, name in enumerate(found.names):
-        expected, time, gain = found.predicted[n], found.turns.median(n), found.gain(n)
+        expected, time, gain = found.predicted[n], found.median(n), found.gain(n)
         shown = time.times(factor)
         rows.append([
             name, number(None if expected is None else expected * factor),
@@ -116,7 +163,7 @@ def show(
             "part": part, "threads": setting.threads, "variant": name, "predicted_s": expected,
             "median_s": time.middle, "low_s": time.low, "high_s": time.high, "gain": gain.middle,
             "gain_low": gain.low, "gain_high": gain.high, "verdict": found.verdict(n),
-            "foreign": found.turns.foreign,
+            "foreign": found.turns.foreign, "noise": found.noise,
         })  # fmt: skip
     header = ["variant", f"predicted {unit}", f"measured {unit}", "95 %", "gain (95 %)", "",
               "largest difference"]  # fmt: skip
@@ -129,7 +176,7 @@ def show(
 
 def drawn(found: Outcome, frame: Frame, factor: float) -> str:
     """Predicted and measured times, side by side."""
-    times = [found.turns.median(n).times(factor) for n in range(len(found.names))]
+    times = [found.median(n).times(factor) for n in range(len(found.names))]
     expected = [None if p is None else p * factor for p in found.predicted]
     series = [
         Bars("predicted", expected),
@@ -142,29 +189,33 @@ def drawn(found: Outcome, frame: Frame, factor: float) -> str:
 def verdicts(found: Outcome) -> list[str]:
     """Lines on what pays and what does not, with measured times, for the foot of a picture."""
     unit, factor = unit_of(found)
-    times = [number(found.turns.median(n).middle * factor) for n in range(len(found.names))]
+    times = [number(found.median(n).middle * factor) for n in range(len(found.names))]
     lines = []
-    for verdict in ("pays", "does not pay", "no difference"):
-        chosen = [n for n in range(1, len(found.names)) if found.verdict(n) == verdict]
-        if chosen:
-            told = (f"{found.names[n]} ({times[n]} {unit})" for n in chosen)
-            against = f"against {times[0]} {unit}, {found.names[0]}"
-            lines.append(f"Measured, {verdict}: {', '.join(told)}; {against}.")
+    chosen: dict[str, list[int]] = {}
+    for n in range(1, len(found.names)):
+        chosen.setdefault(found.verdict(n), []).append(n)
+    for verdict, which in chosen.items():
+        told = (f"'{found.names[n]}' ({times[n]} {unit})" for n in which)
+        against = f"against {times[0]} {unit} of '{found.names[0]}'"
+        lines.append(f"Measured, {verdict}: {', '.join(told)}, {against}.")
+    lines.append(f"Differences of less than {found.noise:.1%} do not count: two builds of "
+                 f"'{found.names[0]}' differ by as much.")  # fmt: skip
     if found.turns.disturbed:
         lines.append(f"Disturbed: others used {found.turns.foreign:.1f} cores meanwhile.")
     return lines
 
 
 def unit_of(found: Outcome) -> tuple[str, float]:
-    slowest = max(found.turns.median(n).middle for n in range(len(found.names)))
+    slowest = max(found.median(n).middle for n in range(len(found.names)))
     return ("ms", 1e3) if slowest >= SLOW else ("µs", 1e6)
 
 
 def not_slower(what: str, found: Outcome, n: int, than: int) -> Goal:
     """The goal that a variant is not measurably slower than another: the interval of the gain over
-    it reaches 1, but for noise."""
-    gain = found.turns.ratio(than, n)
+    it reaches 1, but for the least difference that counts.  Where two builds of one variant differ
+    by more than that, it proves nothing either way."""
+    gain = found.ratio(than, n)
     return Goal(
         f"{what}: '{found.names[n]}' not measurably slower than '{found.names[than]}'",
-        gain.high, 1.0 - NOISE, disturbed=found.turns.disturbed,
+        gain.high, 1.0 - NOISE, disturbed=found.turns.disturbed or found.noise > NOISE,
     )  # fmt: skip

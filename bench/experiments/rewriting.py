@@ -6,6 +6,7 @@ Everything works on parts; `finished` makes a graph of one, with the new weights
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from harness.pairs import price_of
 from harness.tuning import native_engine
@@ -78,15 +79,34 @@ def everywhere(part: Part, rewrites: Rewrites) -> Part | None:
     return made
 
 
+@dataclass(frozen=True)
+class Search:
+    """The graph that a search has found, and how far it got."""
+
+    graph: Graph
+    states: int
+    cut_off: bool
+    """Whether its time was up before it was done."""
+
+    def __str__(self) -> str:
+        return f"{self.states} graphs priced" + (", then its time was up" if self.cut_off else "")
+
+
 def searched(
     graph: Graph, threads: int, seconds: float, layouts: ChooseLayouts = choose_layouts
-) -> Graph:
-    """The graph that the search finds with all its rewrites, by prices with such layouts."""
+) -> Search:
+    """The graph that the search finds with all its rewrites, by prices with such layouts.
+
+    The first search on a graph spends its time on what later ones find done: those that are
+    compared with each other must all have had one before.
+    """
     holds = backend_of(native_engine().target).holds
     search = Superoptimizer(
         price_of(graph, threads), holds, lambda: shared_matcher("real"), seconds, layouts=layouts
     )
     found = search.run(graph)
+    cut_off = search.left <= 0
     if found is None or found.outputs == graph.outputs:
-        return graph
-    return finished(graph, Part(graph.inputs, found.outputs))
+        return Search(graph, search.states, cut_off)
+    made = finished(graph, Part(graph.inputs, found.outputs))
+    return Search(made, search.states, cut_off)
