@@ -3,8 +3,8 @@
 The first variant is built twice: by what the two builds differ, whose weights and buffers lie
 elsewhere, others may differ too without being better or worse.  A variant *pays* if the interval
 of its gain over the first lies above 1 by more than that, and does *not pay* if it lies below 1 by
-more.  Variants with the same code are built and run once (calls in a row would find their weights in
-the caches), have the same figures, and the tables say so.
+more.  Variants with the same code are built and run once (calls in a row would find their weights
+in the caches), have the same figures, and the tables say so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.pairs import (
     random_inputs,
 )
 from harness.pictures import Bars, Frame, bar_chart
-from harness.report import ABSENT, DISTURBED, Goal, Report, number, say
+from harness.report import ABSENT, DISTURBED, Goal, Report, count, number, say
 from harness.tuning import native_engine
 from whet.build.backend import backend_of
 from whet.build.keys import build_key
@@ -75,10 +75,15 @@ class Outcome:
         return self.ratio(0, n)
 
     @property
-    def noise(self) -> float:
-        """The share by which two builds of the first variant differ."""
+    def between_builds(self) -> float:
+        """The share by which two builds of the first variant differ, at most."""
         again = self.turns.ratio(0, len(self.turns.seconds) - 1)
-        return max(NOISE, abs(again.low - 1), abs(again.high - 1))
+        return max(abs(again.low - 1), abs(again.high - 1))
+
+    @property
+    def noise(self) -> float:
+        """The least share that counts as a difference here."""
+        return max(NOISE, self.between_builds)
 
     def verdict(self, n: int) -> str:
         gain = self.gain(n)
@@ -167,7 +172,7 @@ def show(
         })  # fmt: skip
     header = ["variant", f"predicted {unit}", f"measured {unit}", "95 %", "gain (95 %)", "",
               "largest difference"]  # fmt: skip
-    report.add_table(f"{title}, {setting.threads} threads", header, rows)
+    report.add_table(f"{title}, {count(setting.threads)}", header, rows)
     foot = (setting.where, *notes, *verdicts(found))
     frame = Frame(title, x, f"time of a call, {unit}", foot)
     setting.draw(part, drawn(found, frame, factor))
@@ -198,8 +203,8 @@ def verdicts(found: Outcome) -> list[str]:
         told = (f"'{found.names[n]}' ({times[n]} {unit})" for n in which)
         against = f"against {times[0]} {unit} of '{found.names[0]}'"
         lines.append(f"Measured, {verdict}: {', '.join(told)}, {against}.")
-    lines.append(f"Differences of less than {found.noise:.1%} do not count: two builds of "
-                 f"'{found.names[0]}' differ by as much.")  # fmt: skip
+    lines.append(f"Differences of less than {found.noise:.1%} do not count; two builds of "
+                 f"'{found.names[0]}' differ by {found.between_builds:.1%}.")  # fmt: skip
     if found.turns.disturbed:
         lines.append(f"Disturbed: others used {found.turns.foreign:.1f} cores meanwhile.")
     return lines

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from experiments.setting import Setting
 from harness.pictures import Frame, heat_map
-from harness.report import Report, say
+from harness.report import Report, count, say
 from harness.tuning import native_engine
 from whet.graph.graph import Graph
 from whet.joint.kept import search, shared_matcher
@@ -41,7 +41,7 @@ def heat(report: Report, setting: Setting) -> None:
         for name in taken
     ]  # fmt: skip
     header = ["network", "rules that match", "places", "rules taken", "times", "most often"]
-    report.add_table(f"Rules by network, {setting.threads} threads", header, rows)
+    report.add_table(f"Rules by network, {count(setting.threads)}", header, rows)
     _draw(setting, "heat_taken", "Rules that the search takes", taken)
     _draw(setting, "heat_matching", "Rules that match networks as written", matching)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from experiments.block_search import Blocks, Point, blocks_of, rule_steps, search_blocks
 from experiments.setting import Setting
 from harness.pictures import Frame, Line, line_chart
-from harness.report import Goal, Report, number, say
+from harness.report import Goal, Report, count, number, say
 from whet.graph.terms import Apply, Term, subterms
 from whet.joint.kept import shared_matcher
 from whet.joint.moves import Moves
@@ -65,8 +65,8 @@ def alpha(report: Report, setting: Setting) -> None:
         what = f"{name}: predicted gain of alpha = 1.05 over 1"
         report.goals.append(Goal(what, greedy, 1.0 - 1e-9))
     header = ["network", "as written, ms", *(f"alpha = {a:g}" for a in ALPHAS)]
-    title = f"Best price found: % of the price as written, graphs per block, {setting.threads}"
-    report.add_table(f"{title} threads", header, rows)
+    title = "Best price found: % of the price as written, graphs per block, seconds"
+    report.add_table(f"{title}; {count(setting.threads)}", header, rows)
 
 
 def thinned(points: Sequence[Point], most: int = 200) -> list[Point]:
@@ -100,7 +100,7 @@ def sizes(report: Report, setting: Setting) -> None:
                             "rules_alone": by_rules, "with_laws_of_axes": with_axes})  # fmt: skip
     header = ["network", "no rules", *(f"{n}: {counts[n]} rules" for n in SIZES)]
     title = "Best price with rules of up to n operators, % of as written: alone / with laws of axes"
-    report.add_table(f"{title}, {setting.threads} threads", header, rows)
+    report.add_table(f"{title}; {count(setting.threads)}", header, rows)
     told = ", ".join(f"{counts[n]} rules of up to {n}" for n in SIZES)
     for kind, text, lines in (
         ("alone", "Rules by size, without laws of axes", alone),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 
-from harness.report import machine, say
+from harness.report import count, machine, say
 from whet.frontend.onnx import import_model
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
@@ -31,6 +31,8 @@ class Setting:
     only: tuple[str, ...]
     reduced: bool
     pictures: Path | None
+    several: bool
+    """Whether other numbers of threads are asked for too, so that names must tell them apart."""
 
     def networks(self, wanted: Sequence[str]) -> dict[str, Graph]:
         """The networks of an experiment, or those of them that were asked for."""
@@ -40,7 +42,8 @@ class Setting:
     def draw(self, name: str, picture: str) -> None:
         if self.pictures is not None:
             self.pictures.mkdir(parents=True, exist_ok=True)
-            path = self.pictures / f"{name}.svg"
+            which = f"_{count(self.threads).replace(' ', '_')}" if self.several else ""
+            path = self.pictures / f"{name}{which}.svg"
             path.write_text(picture)
             say(f"drew {path.name}")
 
@@ -50,7 +53,7 @@ class Setting:
         m = machine()
         small = "; networks in small, for tests" if self.reduced else ""
         return (
-            f"{m['processor']}, {m['cores']} cores, {self.threads} threads; whet {m['whet']}, "
+            f"{m['processor']}, {m['cores']} cores, {count(self.threads)}; whet {m['whet']}, "
             f"{m['date']}{small}"
         )
 
@@ -58,7 +61,7 @@ class Setting:
 def settings_from(given: argparse.Namespace, threads: int) -> Setting:
     return Setting(
         threads, given.seconds, given.measure, given.states, tuple(given.only or ()),
-        given.reduced, given.pictures,
+        given.reduced, given.pictures, len(given.threads) > 1,
     )  # fmt: skip
 
 

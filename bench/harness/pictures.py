@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 COLOURS = ("#4e79a7", "#e08a2e", "#59a14f", "#b6527f", "#8a6fb0", "#937860")
 """Distinct in print too."""
-HEAT = ((255, 255, 255), (31, 78, 121))
+HEAT = ((243, 243, 243), (31, 78, 121))
 WIDTH, HEIGHT = 900, 420
 """Pixels of the plot with its axes; title and notes come on top."""
 LEFT, RIGHT, TOP, BOTTOM = 80, 20, 76, 60
@@ -99,7 +99,7 @@ def line_chart(frame: Frame, lines: Sequence[Line], from_zero: bool = False) -> 
         for x, y in points[1:]:
             drawn += [(x, drawn[-1][1]), (x, y)] if line.steps else [(x, y)]
         # Lines that lie on each other stay visible: the later ones are thinner.
-        thickness = 1.5 + 1.5 * (len(lines) - 1 - n) / max(len(lines) - 1, 1)
+        thickness = 1.5 + 5.5 * (len(lines) - 1 - n) / max(len(lines) - 1, 1)
         canvas.path(drawn, COLOURS[n % len(COLOURS)], thickness)
     canvas.legend([line.name for line in lines])
     return canvas.finish()
