@@ -24,7 +24,7 @@ from experiments.rewriting import (
     whole,
 )
 from experiments.setting import Setting, imported
-from harness.report import Report
+from harness.report import Report, number
 from whet.graph.graph import Constant, Graph, Result
 from whet.joint.moves import lift_epilogues
 from whet.ops.conv import Conv
@@ -95,7 +95,7 @@ def groups(report: Report, setting: Setting) -> None:
         title = f"ResNeXt-50, {layer}: {layer.groups} groups merged"
         found = show(report, setting, name, title, "groups", variants)
         rows.append([str(layer), *_best_groups(found)])
-    header = ["layer", "fewest predicted at", "fastest measured at", "gain of the latter"]
+    header = ["layer", "cheapest predicted at", "fastest measured at", "its gain (95 %)", ""]
     report.add_table("ResNeXt-50: numbers of groups", header, rows)
 
 
@@ -111,7 +111,8 @@ def _best_groups(found: Outcome) -> list[str]:
     expected = min(every, key=lambda n: found.predicted[n] or float("inf"))
     fastest = min(every, key=lambda n: found.median(n).middle)
     gain = found.gain(fastest)
-    return [found.names[expected], found.names[fastest], f"{gain.middle:.2f}"]
+    shown = f"{number(gain.middle)} ({number(gain.low)} to {number(gain.high)})"
+    return [found.names[expected], found.names[fastest], shown, found.verdict(fastest)]
 
 
 # ---------------------------------------------------------------------------------------- others
