@@ -32,8 +32,8 @@ from whet.schedule.default import default_choice
 from whet.schedule.families.attention.match import find_attention
 from whet.schedule.prices import AnalyticPrice
 from whet.tasks.groups import Group
+from whet.tasks.kernel_steps import group_steps
 from whet.tasks.plan import plan_graph
-from whet.tasks.segment_plan import group_steps
 from whet.tasks.steps import Plan, Step
 from whet.tasks.structure import structure_of
 from whet.tasks.task import Task

@@ -1,6 +1,10 @@
-"""Whole networks against other runtimes, batch 1, without search; and what they cost otherwise.
+"""Whole networks against other runtimes, batch 1; and what they cost otherwise.
 
     python bench/networks.py [--threads 1 2] [--only resnet50 bert_base] [--onnx FOLDER]
+                             [--budget 5m]
+
+With a budget, graphs and kernels of each network are searched for that long before it is measured,
+in a database of this run's own; else whet compiles as it does by default.
 
 The twelve networks are written by bench/zoo with seeded weights; --onnx takes them from a folder
 with an index.json instead.  Errors are against the graph as imported, run by the interpreter in
@@ -10,12 +14,14 @@ float64, relative to the largest value.  Runtimes that are not installed are lef
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import whet
 from harness import costs
 from harness.peers import Field, error_of_range
 from harness.report import (
@@ -32,6 +38,7 @@ from harness.report import (
     say,
     settings_of,
 )
+from harness.tuning import use_database
 from harness.turns import Measurement, settings_from, take_turns
 from whet.core.errors import WhetError
 from whet.core.types import Array
@@ -49,6 +56,7 @@ def arguments() -> argparse.ArgumentParser:
     made = parser(__doc__)
     made.add_argument("--onnx", type=Path, metavar="FOLDER", help="networks with an index.json")
     made.add_argument("--only", nargs="+", metavar="NAME", choices=list(BUILDERS))
+    made.add_argument("--budget", default="0", metavar="TIME", help="search per network: 5m")
     made.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     made.add_argument("--part", nargs="+", choices=("speed", "costs"), default=["speed", "costs"])
     return made
@@ -59,6 +67,8 @@ def main() -> None:
     report = Report("Networks", settings_of(given))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if given.budget != "0":
+            use_database(folder / "records.db")
         if "speed" in given.part:
             measure_speed(report, given, networks(given, folder, given.only))
         if "costs" in given.part:
@@ -81,6 +91,10 @@ def networks(
 def measure_speed(report: Report, given: argparse.Namespace, found: list[Network]) -> None:
     """Every network on every number of threads, all runtimes in turns."""
     expected: dict[str, tuple[Array, ...]] = {}
+    if given.budget != "0":
+        for network, threads in itertools.product(found, given.threads):
+            say(f"searching {network.name}, {count(threads)}")
+            whet.compile(network.path, threads=threads, budget=given.budget)
     settings, names = settings_from(given), ["whet", *given.peers]
     for threads in given.threads:
         lines, ratios = [], []

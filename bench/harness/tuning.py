@@ -32,12 +32,15 @@ def native_engine() -> Native:
 
 
 def graph_of(path: Path) -> Graph:
-    """The model as it is compiled."""
+    """The model after all passes, as it is written: before a cheaper graph is searched for."""
     return optimize(import_model(path).graph)
 
 
 def tasks_of(path: Path, threads: int) -> list[WeightedTask]:
-    return weighted_tasks([graph_of(path)], native_engine().target, threads, "real")
+    """The tasks of the graph that the model is compiled from."""
+    engine = native_engine()
+    graph = engine.rewrite(graph_of(path), threads, "real")
+    return weighted_tasks([graph], engine.target, threads, "real")
 
 
 def tune(

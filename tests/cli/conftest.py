@@ -17,6 +17,9 @@ import pytest
 
 from whet.cli.main import main
 
+# Scripts in bench/ import each other by short names, as they do when they are run.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+
 
 @dataclass(frozen=True)
 class Result:
@@ -71,3 +74,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "small.onnx"
     path.write_bytes(made.SerializeToString())
     return path
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The file of a network of the benchmarks, in small."""
+    from zoo.reduced import REDUCED
+
+    folder = tmp_path_factory.mktemp("networks")
+
+    def write(name: str) -> Path:
+        path = folder / f"{name}.onnx"
+        if not path.exists():
+            path.write_bytes(REDUCED[name]().SerializeToString())
+        return path
+
+    return write

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -15,6 +18,8 @@ from whet.core.types import Array, TensorType
 from whet.frontend.onnx import import_model
 from whet.graph.build import GraphBuilder
 from whet.graph.export import export_model
+from whet.graph.export_operators import OPSET
+from whet.graph.export_portable import OLD_OPSET, portable_model
 from whet.graph.graph import Graph, Value, apply, make_constant, make_input
 from whet.graph.interpret import interpret
 from whet.graph.passes import optimize
@@ -43,6 +48,8 @@ DIFFERENT = {
     "reduce_mean": "the mean of nothing is 0",
 }
 """Operators of which ONNX Runtime has another opinion in corner cases."""
+Export = Callable[[Graph], onnx.ModelProto]
+EXPORTS: list[Export] = [export_model, portable_model]
 REFUSALS = (
     runtime_errors.NotImplemented, runtime_errors.InvalidArgument, runtime_errors.Fail,
 )  # fmt: skip
@@ -74,13 +81,14 @@ def assert_close(got: Array, want: Array, tolerance: float = 1e-4) -> None:
     )
 
 
+@pytest.mark.parametrize("export", EXPORTS)
 @pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_every_operator_is_exported(name: str) -> None:
+def test_every_operator_is_exported(name: str, export: Export) -> None:
     """Valid for the checker, the same after importing, and the same in ONNX Runtime."""
     cls, rng = REGISTRY[name], np.random.default_rng(4)
     for sample in filter(is_exportable, (*cls.samples(), cls.sample(rng))):
         graph = sample_graph(sample)
-        model = export_model(graph)
+        model = export(graph)
         onnx.checker.check_model(model)
         if not sample.op.deterministic:
             continue
@@ -199,6 +207,88 @@ def test_unknown_element_types_are_refused() -> None:
     assert caught.value.code == "WH1204"
 
 
+# --------------------------------------------------------------- two operators in one ONNX node
+def conv_graph(bias: Array, *, swapped: bool = False, more: bool = False) -> Graph:
+    """A convolution and an addition; with `more`, something else reads the convolution too."""
+    rng = np.random.default_rng(0)
+    b = GraphBuilder()
+    x = b.input("x", TensorType((2, 3, 5, 5), f32))
+    w = b.constant(rng.standard_normal((4, 3, 3, 3)).astype(np.float32))
+    conv = b.one(REGISTRY["conv"]((1, 1), (1, 1, 1, 1), (1, 1), 1), x, w)
+    summands = (b.constant(bias), conv) if swapped else (conv, b.constant(bias))
+    outputs = (b.one(REGISTRY["add"](), *summands), *((b.one(REGISTRY["relu"](), conv),) * more))
+    return Graph((x,), outputs, tuple(f"y{n}" for n in range(len(outputs))))
+
+
+CHANNELS = np.arange(4, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("graph", "nodes"),
+    [
+        (conv_graph(CHANNELS.reshape(1, 4, 1, 1)), ["Conv"]),
+        (conv_graph(CHANNELS.reshape(4, 1, 1), swapped=True), ["Conv"]),
+        (conv_graph(np.ones((1, 1, 1, 5), np.float32)), ["Conv", "Add"]),
+        (conv_graph(np.float32(3)), ["Conv", "Add"]),
+        (conv_graph(np.ones((1, 2, 4, 1, 1), np.float32)), ["Conv", "Add"]),
+        (conv_graph(CHANNELS.reshape(4, 1, 1), more=True), ["Conv", "Add", "Relu"]),
+    ],
+    ids=["bias", "in front", "along rows", "scalar", "broadcast", "read twice"],
+)
+def test_biases_of_convolutions(graph: Graph, nodes: list[str]) -> None:
+    array = np.random.default_rng(1).standard_normal((2, 3, 5, 5)).astype(np.float32)
+    for export in EXPORTS:
+        model = export(graph)
+        onnx.checker.check_model(model, full_check=True)
+        assert sorted(n.op_type for n in model.graph.node) == sorted(nodes)
+        for got, want in zip(run_onnxruntime(model, [array]), interpret(graph, [array])):
+            assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("first", "low", "high", "nodes"),
+    [
+        ("maximum", 0.0, 6.0, ["Clip"]),
+        ("minimum", 0.0, 6.0, ["Clip"]),
+        ("maximum", 6.0, 0.0, ["Max", "Min"]),
+        ("minimum", 6.0, 0.0, ["Max", "Min"]),
+        ("maximum", np.array([0, 1, 2], np.float32), 6.0, ["Max", "Min"]),
+        ("maximum", np.zeros((1, 1, 1), np.float32), 6.0, ["Max", "Min"]),
+    ],
+)
+def test_bounds_are_a_clip(first: str, low: Array | float, high: float, nodes: list[str]) -> None:
+    b = GraphBuilder()
+    x = b.input("x", TensorType((2, 3), f32))
+    bounds = {"maximum": np.asarray(low, np.float32), "minimum": np.asarray(high, np.float32)}
+    order = [first, *(bounds.keys() - {first})]
+    made: Value = x
+    for name in order:
+        made = b.one(REGISTRY[name](), made, b.constant(bounds[name]))
+    graph = Graph((x,), (made,), ("y",))
+    model = export_model(graph)
+    onnx.checker.check_model(model, full_check=True)
+    assert sorted(n.op_type for n in model.graph.node) == nodes
+    array = np.array([[-3, 0.5, 9], [np.inf, -np.inf, np.nan]], np.float32)
+    assert_close(run_onnxruntime(model, [array])[0], interpret(graph, [array])[0])
+
+
+# ------------------------------------------------------------------------------- older opsets
+def test_the_oldest_opset_that_says_the_same() -> None:
+    pool = REGISTRY["avg_pool"]((3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+    wide = REGISTRY["avg_pool"]((3, 3), (1, 1), (1, 1, 1, 1), (2, 2))
+    x = make_input("x", TensorType((1, 2, 8, 8), f32))
+    half = make_input("x", TensorType((4,), bf16))
+    graphs = {
+        "old": Graph((x,), apply(pool, x), ("y",)),
+        "dilated": Graph((x,), apply(wide, x), ("y",)),
+        "gelu": Graph((x,), apply(REGISTRY["gelu"](), x), ("y",)),
+        "bf16": Graph((half,), apply(REGISTRY["relu"](), half), ("y",)),
+    }
+    found = {name: portable_model(g).opset_import[0].version for name, g in graphs.items()}
+    assert found.pop("old") == OLD_OPSET
+    assert set(found.values()) == {OPSET}
+
+
 UNARY = ["relu", "neg", "abs", "sigmoid", "tanh", "erf", "softsign", "gelu", "hard_swish"]
 BINARY = ["add", "sub", "mul", "maximum", "minimum", "matmul"]
 
@@ -228,8 +318,8 @@ def test_random_graphs_mean_the_same_to_onnxruntime(data: st.DataObject) -> None
     graph = Graph((x,), (values[-1],), ("y",))
     array = rng.uniform(-1, 1, (4, 4)).astype(np.float32)
     (want,) = interpret(graph, [array])
-    for candidate in (graph, optimize(graph)):
-        model = export_model(candidate)
+    for candidate, export in itertools.product((graph, optimize(graph)), EXPORTS):
+        model = export(candidate)
         onnx.checker.check_model(model, full_check=True)
         (got,) = run_onnxruntime(model, [array])
         scale = max(1.0, float(np.abs(want).max()))

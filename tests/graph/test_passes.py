@@ -289,7 +289,14 @@ def test_observer_sees_every_pass() -> None:
     seen: list[tuple[str, int, int]] = []
     graph = graph_of("add(reshape(reshape(x, shape=[6]), shape=[2, 3]), 0)", x=f(2, 3))
     optimize(graph, observe=lambda n, a, b: seen.append((n, len(a.nodes), len(b.nodes))))
-    names = ["fold_constants", "fold_empty", "simplify", "fold_batch_norm", "simplify"]
+    names = [
+        "fold_constants",
+        "fold_empty",
+        "simplify",
+        "lift_steps",
+        "fold_batch_norm",
+        "simplify",
+    ]
     assert [name for name, _, _ in seen] == names
     assert seen[2] == ("simplify", 3, 0)
 

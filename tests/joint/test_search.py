@@ -12,12 +12,14 @@ from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
+from whet.core.errors import InternalError
 from whet.core.types import TensorType
 from whet.frontend.onnx import import_model
 from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph, Value
 from whet.graph.passes import optimize
 from whet.joint.blocks import cut_blocks, form_of, transplanted
+from whet.joint.checking import check_part
 from whet.joint.kept import Rewritten, cheaper_graph, shared_matcher
 from whet.joint.moves import Moves
 from whet.joint.pricing import part_price, plan_whole
@@ -161,3 +163,14 @@ def test_what_was_found_is_kept(tmp_path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(searched) == 1
     cheaper_graph(two_products(0), TARGET, 2, "real", cache, 1.0)
     assert len(searched) == 2, "another number of threads has other prices"
+
+
+def test_a_rewrite_that_computes_something_else_raises_the_alarm() -> None:
+    b = GraphBuilder()
+    x, y = (b.input(name, TensorType((2, 3), f32)) for name in "xy")
+    part = Part((x, y), (b.one(Add(), x, y),))
+    right = Part((x, y), (b.one(Add(), y, x),))
+    assert check_part(part, right, "add") == 0.0
+    wrong = Part((x, y), (b.one(Add(), x, x),))
+    with pytest.raises(InternalError, match="off by"):
+        check_part(part, wrong, "planted")

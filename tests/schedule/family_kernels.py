@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.schedule.small_tasks import largest, make_task, matmul_relu, softmax
+from tests.schedule.small_tasks import divided, folded, largest, make_task, matmul_relu, softmax
 from tests.schedule.test_attention import attention
 from tests.schedule.test_family_nests import sharing, transposition
 from tests.schedule.test_parts import deep_product, one_number, vector_by_matrix
@@ -41,6 +41,8 @@ def few_columns() -> Task:
 
 EXAMPLES: Mapping[str, Example] = {
     "contraction": Example(matmul_relu(5, 20, 7), {"mr": 2, "nv": 2}),
+    "divided": Example(divided(5, (16, 8), 7), {"mr": 2, "nv": 2}),
+    "folded": Example(folded(5, 16, 7), {"mr": 2, "nv": 2}),
     "turned": Example(few_columns(), {"mr": 2, "nv": 1}),
     "slabs": Example(convolution(2, 1, 8, 8, (8,), (3,)), {"mr": 2, "nv": 1}),
     "winograd": Example(Windows((8,), 8, 8).task, {"m": 2, "mr": 2, "nv": 1}),

@@ -54,6 +54,39 @@ def matmul_relu(m: int = 6, n: int = 8, k: int = 5) -> Task:
     return make_task(y, constants=[b])
 
 
+def divided(m: int, sizes: Sequence[int], k: int, *, constant: bool = True) -> Task:
+    """A product whose columns become several results: every other one after a bias and relu."""
+    n = sum(sizes)
+    a, b, r = placeholder((m, k), f32, "a"), placeholder((k, n), f32, "b"), reduce_axis(k, "k")
+    whole = compute((m, n), lambda i, j: sum_(a[i, r] * b[r, j], r), "s")
+    made = []
+    for number, size in enumerate(sizes):
+        start, bias = sum(sizes[:number]), placeholder((size,), f32, f"p{number}")
+        if number % 2:
+            body = lambda i, j, start=start: whole[i, j + start]
+        else:
+            body = lambda i, j, start=start, bias=bias: call(
+                "max", whole[i, j + start] + bias[j], 0.0
+            )
+        made.append(compute((m, size), body, f"y{number}"))
+    return make_task(*made, constants=[b] if constant else [])
+
+
+def folded(m: int, n: int, k: int, count: int = 2) -> Task:
+    """A product of which every result takes several columns: sigmoid(first) * second - third ..."""
+    a, b = placeholder((m, k), f32, "a"), placeholder((k, count * n), f32, "b")
+    r, p = reduce_axis(k, "k"), placeholder((n,), f32, "p")
+    whole = compute((m, count * n), lambda i, j: sum_(a[i, r] * b[r, j], r), "s")
+
+    def body(i: Axis, j: Axis) -> Expr:
+        total = call("sigmoid", whole[i, j] + p[j]) * whole[i, j + n]
+        for place in range(2, count):
+            total = total - whole[i, j + place * n]
+        return total
+
+    return make_task(compute((m, n), body, "y"), constants=[b])
+
+
 def chain(m: int = 5, n: int = 7, _: int = 0) -> Task:
     """Three stages without a reduction."""
     x = placeholder((m, n), f32, "x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.schedule.small_tasks import TASKS, make_task
+from tests.schedule.small_tasks import TASKS, divided, make_task
 from tests.schedule.windows import Windows
 from whet.core.cpu import PRESETS
 from whet.core.dtypes import f32
@@ -94,6 +94,7 @@ CASES = {
     "sharing": (sharing(4, 3), sharing(20, 2)),
     "sliding": (sliding(1, 20), sliding(2, 50), sliding(1, 200), sliding(2, 9)),
     **{name: (make(9, 20, 11),) for name, make in TASKS.items()},
+    "divided": (divided(9, (16, 32), 11), divided(5, (64, 48, 64), 300, constant=False)),
     "batched": (batched(), batched(2, 13, 40)),
     "heads": (heads((2, 3), 6, 20), heads((3, 2), 13, 40)),
     "transposition": (transposition(), transposition(17, 33)),

@@ -79,9 +79,7 @@ class Options:
 
     def _tune(self, graph: Graph) -> None:
         """Searches for a faster graph and its kernels, which are used from then on."""
-        tune = lambda: self.engine.tune(
-            graph, self.threads, self.numerics, self.budget, self.watch
-        )
+        tune = lambda: self.engine.tune(graph, self.threads, self.numerics, self.budget, self.watch)
         done = attempt(tune, graph, self._described())
         if isinstance(done, Failure):
             self.warn(done.warning("search for faster kernels, and uses those that it knows"))
@@ -220,6 +218,25 @@ def imported_program(
     return Program(signature, again, options.prepare(graph, again), rest)
 
 
+def read_model(model: Any, inputs: Mapping[str, Any], note: Note) -> ImportedModel:
+    """The model imported for these inputs, with errors that say what was assumed."""
+    from whet.frontend.onnx import import_model  # onnx is slow to import: only when needed
+
+    try:
+        return import_model(model, inputs=inputs, note=note)
+    except ModelError as error:
+        from whet.frontend.onnx.assumed import explain_assumptions
+
+        raise explain_assumptions(error, model, inputs) from error.__cause__
+    except Exception as error:
+        if not is_unforeseen(error):
+            raise
+        known = isinstance(model, (str, os.PathLike))
+        described = str(Path(model).absolute()) if known else type(model).__name__
+        what = {"model": described, "inputs": str(inputs)}
+        raise internal_error(error, "the model was read", what) from error
+
+
 class _Source:
     """The origin of a model, kept so that it can be imported again for other inputs."""
 
@@ -240,24 +257,11 @@ class _Source:
 
     def importing(self, inputs: Mapping[str, Any], note: Note) -> ImportedModel:
         """The model imported for these inputs."""
-        from whet.frontend.onnx import import_model  # onnx is slow to import: only when needed
-
         if self._stamp() != self.stamp:
             self._changed()
         # As the user wrote it, for messages, unless the working directory has changed.
         moved = self.path is not None and Path(self.model).absolute() != self.path
-        model = self.path if moved else self.model
-        try:
-            return import_model(model, inputs=inputs, note=note)
-        except ModelError as error:
-            from whet.frontend.onnx.assumed import explain_assumptions
-
-            raise explain_assumptions(error, model, inputs) from error.__cause__
-        except Exception as error:
-            if not is_unforeseen(error):
-                raise
-            what = {"model": str(self.path or type(self.model).__name__), "inputs": str(inputs)}
-            raise internal_error(error, "the model was read", what) from error
+        return read_model(self.path if moved else self.model, inputs, note)
 
     def program(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -69,11 +69,10 @@ def inspect_command(
     summary = summarize(graph)
     if onnx is not None:
         # Writing ONNX needs the onnx package, which reading an artifact does not.
-        from whet.graph.export import export_model
+        from whet.graph.export import export_bytes
 
-        exported: Any = export_model(graph)
         with atomic_write(onnx) as file:
-            file.write(exported.SerializeToString())
+            file.write(export_bytes(graph))
         reporter.note(f"wrote {onnx}")
     document = {
         "inputs": [str(s) for s in compiled.inputs],

@@ -112,13 +112,17 @@ def save_arrays(path: Path, arrays: dict[str, Array], reporter: Reporter) -> Non
     """Writes an .npz file; types that NumPy's format lacks are widened, with a note."""
     stored = {}
     for name, array in arrays.items():
-        dtype = dtype_of(array)
-        wide = _storable(dtype)
+        stored[name] = storable(array)
+        dtype, wide = dtype_of(array), dtype_of(stored[name])
         if wide != dtype:
             reporter.note(f"output '{name}' is {dtype}, which .npz cannot hold: stored as {wide}")
-        stored[name] = array.astype(wide.numpy)
     with atomic_write(path) as file:
         np.savez(file, **stored)  # type: ignore[arg-type]
+
+
+def storable(array: Array) -> Array:
+    """The array in a type that NumPy's file format has."""
+    return array.astype(_storable(dtype_of(array)).numpy, copy=False)
 
 
 def _storable(dtype: DType) -> DType:

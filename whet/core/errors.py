@@ -64,6 +64,7 @@ CODES: dict[str, str] = {
     "WH3005": "A peer is not installed or failed.",
     "WH3006": "A file cannot be written.",
     "WH3007": "A command line argument is wrong.",
+    "WH3008": "A model that is to be reduced does not show the problem.",
     # WH40: rewrite rules
     "WH4001": "A rewrite rule has no valid proof, or its file is damaged.",
     # WH41: tuning records

@@ -132,6 +132,12 @@ def whole_body(inputs: Sequence[Input], outputs: Sequence[Value]) -> GraphBody:
     return _body(inputs, names, topological(outputs), outputs)
 
 
+def body_between(given: Sequence[Value], outputs: Sequence[Value]) -> GraphBody:
+    """The body from given values, wherever they come from, to outputs that need no others."""
+    names = [f"x{n}" for n in range(len(given))]
+    return _body(given, names, topological(outputs, given), outputs)
+
+
 def _body(
     given: Sequence[Value], names: Sequence[str], nodes: Sequence[Node], outputs: Sequence[Value]
 ) -> GraphBody:

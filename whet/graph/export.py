@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from whet.core.dtypes import DType
 from whet.core.types import Array, TensorType
 from whet.core.version import VERSION
+from whet.graph.export_joined import Joined, joined_nodes
 from whet.graph.export_operators import EXPORTERS, NATIVE_DOMAIN, OPSET, export_native
 from whet.graph.export_types import NotInOnnxError, element_type, plan_types
 from whet.graph.graph import Constant, Graph, Node, Value
@@ -46,6 +47,12 @@ def export_model(graph: Graph) -> onnx.ModelProto:
         producer_name="whet",
         producer_version=VERSION,
     )
+
+
+def export_bytes(graph: Graph) -> bytes:
+    """The graph as the bytes of an ONNX file."""
+    made: Any = export_model(graph)
+    return bytes(made.SerializeToString())
 
 
 class Names:
@@ -86,9 +93,14 @@ class Emitter:
         wanted: dict[Value, str] = {}
         for value, name in zip(graph.outputs, outputs, strict=True):
             wanted.setdefault(value, name)
+        joined = joined_nodes(graph)
+        inside = {found.inner for found in joined.values()}
         for node in graph.nodes:
+            if node in inside:
+                continue
             self.source = graph.names.get(node)
-            made = self.export(node)
+            found = joined.get(node)
+            made = self.export(node) if found is None else self.export_joined(node, found)
             for result, name in zip(node.results, made, strict=True):
                 self.of[result] = self.rename(name, wanted.get(result, name))
                 self.types[self.of[result]] = element_type(result.type.dtype)
@@ -122,6 +134,16 @@ class Emitter:
             except NotInOnnxError:
                 del self.nodes[before:]
         return export_native(self, node, inputs)
+
+    def export_joined(self, node: Node, found: Joined) -> Sequence[str]:
+        """One ONNX node for two, or both of them where the element type has no such node."""
+        before = len(self.nodes)
+        try:
+            return found.write(self, [self.name(v) for v in found.inputs])
+        except NotInOnnxError:
+            del self.nodes[before:]
+        self.of.update(zip(found.inner.results, self.export(found.inner), strict=True))
+        return self.export(node)
 
     def name(self, value: Value) -> str:
         """The ONNX name of a value; a constant becomes an initializer when first read."""

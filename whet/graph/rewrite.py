@@ -63,6 +63,12 @@ def bodies(op: Op) -> dict[str, Graph]:
     }
 
 
+def is_steady(op: Op) -> bool:
+    """Whether the operator gives the same results whenever it runs, bodies included."""
+    inside = (node.op for graph in bodies(op).values() for node in graph.nodes)
+    return op.deterministic and all(map(is_steady, inside))
+
+
 def body_graph(body: Body) -> Graph:
     """The graph of any body, with inputs x0, x1, ... and outputs y0, y1, ..."""
     if isinstance(body, GraphBody):

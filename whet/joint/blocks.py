@@ -8,8 +8,9 @@ through values that one kernel leaves to another, where the fewest of them are a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from whet.graph.graph import (
@@ -46,16 +47,26 @@ class Block:
 
 
 def cut_blocks(whole: Whole, shift: int = 0) -> list[Block]:
-    """The blocks of a graph in order; with another shift the cuts are elsewhere."""
-    order = late_order(whole.graph)
-    live = _live(whole.graph, order)
+    """The blocks of a planned graph in order; with another shift the cuts are elsewhere."""
+    return narrow_blocks(whole.graph, whole.stored, whole.places, shift)
+
+
+def narrow_blocks(
+    graph: Graph,
+    stored: Collection[Value] | None = None,
+    places: Mapping[Value, Place] = MappingProxyType({}),
+    shift: int = 0,
+) -> list[Block]:
+    """The blocks of a graph in order, cut through values that are stored, or else through any."""
+    order = late_order(graph)
+    live = _live(graph, order)
     users = readers(order)
-    needed = set(whole.graph.outputs)
+    needed = set(graph.outputs)
     blocks, start = [], 0
     first = SMALLEST + shift
     while start < len(order):
-        end = _best_cut(whole, live, start, start + first, len(order))
-        blocks.append(_block(order[start:end], users, needed, whole))
+        end = _best_cut(stored, live, start, start + first, len(order))
+        blocks.append(_block(order[start:end], users, needed, stored, places))
         start, first = end, SMALLEST
     return [b for b in blocks if b.part.nodes]
 
@@ -83,7 +94,13 @@ def _live(graph: Graph, order: Sequence[Node]) -> list[set[Value]]:
     return [*found, set()]
 
 
-def _best_cut(whole: Whole, live: Sequence[set[Value]], start: int, first: int, end: int) -> int:
+def _best_cut(
+    stored: Collection[Value] | None,
+    live: Sequence[set[Value]],
+    start: int,
+    first: int,
+    end: int,
+) -> int:
     """The position behind the block that begins at `start`, where the fewest values are alive."""
     if end - start <= LARGEST:
         return end
@@ -91,7 +108,8 @@ def _best_cut(whole: Whole, live: Sequence[set[Value]], start: int, first: int, 
 
     def cost(n: int) -> tuple[int, int, int]:
         alive = live[n]
-        return (sum(v not in whole.stored for v in alive), len(alive), n)
+        inside = 0 if stored is None else sum(v not in stored for v in alive)
+        return (inside, len(alive), n)
 
     return min(choices, key=cost)
 
@@ -100,7 +118,8 @@ def _block(
     nodes: Sequence[Node],
     users: Mapping[Value, Sequence[Node]],
     needed: set[Value],
-    whole: Whole,
+    stored: Collection[Value] | None,
+    places: Mapping[Value, Place],
 ) -> Block:
     inside = set(nodes)
     taken = dict.fromkeys(
@@ -121,8 +140,8 @@ def _block(
     inputs = tuple(now.values())
     for node in nodes:
         now.update(zip(node.results, apply(node.op, *(now.get(v, v) for v in node.inputs))))
-    stored = (v for node in nodes for v in node.results if v in whole.stored)
-    lie = {now[v]: whole.places[v] for v in (*taken, *given, *stored) if v in whole.places}
+    kept = (v for node in nodes for v in node.results if stored is not None and v in stored)
+    lie = {now[v]: places[v] for v in (*taken, *given, *kept) if v in places}
     return Block(Part(inputs, tuple(now[v] for v in given)), tuple(taken), given, lie)
 
 

@@ -40,6 +40,8 @@ class Taken:
     places: int
     before: float
     after: float
+    recipe: str | None = None
+    """The model after them, as `Rewritten.recipe`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,7 @@ def rewritten_graph(graph: Graph, found: Rewritten) -> Graph:
 
 
 def _key(graph: Graph, target: Target, threads: int, numerics: Numeric) -> str:
-    return digest_text(
-        form_digest(graph), target.to_json(), str(threads), numerics, program_key()
-    )
+    return digest_text(form_digest(graph), target.to_json(), str(threads), numerics, program_key())
 
 
 def _known(data: bytes | None) -> Rewritten | None:
@@ -138,23 +138,31 @@ def search(
     numerics: Numeric,
     seconds: float,
     price: Price | None = None,
+    checked: float | None = None,
 ) -> Rewritten:
-    """The outcome of one search, by analytic prices unless others are given."""
-    from whet.joint.superoptimize import Superoptimizer  # not needed where the cache knows
+    """The outcome of one search, by analytic prices unless others are given.
+
+    Blocks of up to `checked` seconds are compared with what they replace on numbers.
+    """
+    from whet.joint.superoptimize import CHECKED_SECONDS, Superoptimizer  # unless it is known
     from whet.tasks.price import no_evidence
 
     backend = backend_of(target)
     if price is None:
         price = backend.price(target, threads, numerics, no_evidence, graph.constant_bytes)
     kind: Numeric = "real" if numerics == "real" else "exact"
-    search = Superoptimizer(price, backend.holds, lambda: shared_matcher(kind), seconds)
+    limit = CHECKED_SECONDS if checked is None else checked
+    matcher = lambda: shared_matcher(kind)
+    search = Superoptimizer(price, backend.holds, matcher, seconds, checked=limit)
     found = search.run(graph, WORTH_SEARCHING)
     if found is None:
         return UNCHANGED
     changed = found.outputs is not graph.outputs
     recipe = write_recipe(graph, found.outputs) if changed else None
     taken = tuple(
-        Taken(a.rules, a.times, a.before, a.after) for a in found.applied if recipe is not None
+        Taken(a.rules, a.times, a.before, a.after, write_recipe(graph, a.outputs))
+        for a in found.applied
+        if recipe is not None
     )
     return Rewritten(recipe, found.before, found.after, taken, found.states)
 

@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from whet.graph.graph import Constant, Graph, Result, Value
+from whet.graph.graph import Graph, Value
 from whet.joint.blocks import SMALLEST, Block, Form, cut_blocks, form_of, transplanted
-from whet.joint.moves import Moves, hoist_slices, lift_epilogues
+from whet.joint.checking import check_part
+from whet.joint.far import far_steps
+from whet.joint.moves import Moves
 from whet.joint.pricing import Whole, part_price, plan_whole
 from whet.joint.search import ALPHA, Budget, backtrack
-from whet.superopt.apply.axis_rules import merge_rewrites
 from whet.superopt.apply.match import Matcher
-from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
+from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
 from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.plan import Holds
 from whet.tasks.price import Price
@@ -30,6 +31,11 @@ WORTHWHILE = 0.005
 """A graph is taken if it is cheaper by this share: less than that is noise of the prices."""
 STATES = 400
 """States of one block in one pass."""
+
+
+CHECKED_SECONDS = 1e-3
+"""Blocks that are expected to take longer are not compared on numbers within a short search: NumPy
+takes some hundred times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +47,8 @@ class Applied:
     """The number of blocks that they were used in."""
     before: float
     after: float
+    outputs: tuple[Value, ...]
+    """The outputs of the model after them."""
 
     @property
     def rules(self) -> dict[str, int]:
@@ -70,9 +78,11 @@ class Superoptimizer:
         matcher: Callable[[], Matcher | None],
         seconds: float,
         alpha: float = ALPHA,
+        checked: float = CHECKED_SECONDS,
         layouts: ChooseLayouts = choose_layouts,
     ) -> None:
-        self.price, self.holds, self.alpha, self.layouts = price, holds, alpha, layouts
+        self.price, self.holds, self.alpha, self.checked = price, holds, alpha, checked
+        self.layouts = layouts
         self.matcher = matcher
         self.until = time.perf_counter() + seconds
         self.states = 0
@@ -102,34 +112,11 @@ class Superoptimizer:
     def _whole_graph(self, whole: Whole) -> Whole:
         """Slices moved to where they cost least, and products of all steps of a recurrence."""
         while self.left > 0:
-            better = self._better(whole, self._far_steps(whole))
+            better = self._better(whole, far_steps(whole.graph))
             if better is None:
                 return whole
             whole = better
         return whole
-
-    def _far_steps(self, whole: Whole) -> list[tuple[tuple[Rewrite, ...], Part]]:
-        part = Part(whole.graph.inputs, whole.graph.outputs)
-        found = []
-        hoisted = hoist_slices(part)
-        if hoisted is not None:
-            found.append(hoisted)
-        by_kind: dict[object, list[Rewrite]] = {}
-        for rewrite in merge_rewrites(part):
-            if _recurs(part, rewrite):
-                kind = (rewrite.rule, tuple(v.type for v in rewrite.old))
-                by_kind.setdefault(kind, []).append(rewrite)
-        for rewrites in by_kind.values():
-            chosen = disjoint(rewrites)
-            try:
-                made = applied(part, chosen)
-            except CycleError:
-                continue
-            found.append((tuple(chosen), made))
-            lifted = lift_epilogues(made)
-            if lifted is not None:
-                found.append(((*chosen, *lifted[0]), lifted[1]))
-        return found
 
     def _better(
         self, whole: Whole, steps: Sequence[tuple[tuple[Rewrite, ...], Part]]
@@ -145,7 +132,7 @@ class Superoptimizer:
                 best, taken = planned, rewrites
         if best is None or best.seconds > (1 - WORTHWHILE) * whole.seconds:
             return None
-        self.log.append(Applied(taken, 1, whole.seconds, best.seconds))
+        self.log.append(Applied(taken, 1, whole.seconds, best.seconds, best.graph.outputs))
         return best
 
     def _planned(self, graph: Graph, outputs: Sequence[Value]) -> Whole | None:
@@ -190,7 +177,7 @@ class Superoptimizer:
             planned = self._planned(whole.graph, outputs)
             if planned is None or planned.seconds > (1 - WORTHWHILE) * whole.seconds:
                 continue
-            self.log.append(Applied(rewrites, len(same), whole.seconds, planned.seconds))
+            self.log.append(Applied(rewrites, len(same), whole.seconds, planned.seconds, outputs))
             # Blocks behind this one have been rebuilt: they are cut out again in the next round.
             return self._blocks(planned, shift, moves, searched) if self.left > 0 else planned
         return whole
@@ -203,15 +190,7 @@ class Superoptimizer:
         self.states += found.states
         if found.best is found.first:
             return None
+        if found.first.seconds <= self.checked:
+            rules = ", ".join(r.rule for r in found.best.path)
+            check_part(block.part, found.best.part, rules)
         return form, found.best.part, found.best.path
-
-
-def _recurs(part: Part, rewrite: Rewrite) -> bool:
-    """Whether the operators use one weight at places that are too far apart for one block: the
-    steps of a recurrence."""
-    nodes = [v.node for v in rewrite.old if isinstance(v, Result)]
-    shared = set.intersection(*(set(node.inputs) for node in nodes))
-    if not any(isinstance(v, Constant) and v.tensor_type.size > 1 for v in shared):
-        return False
-    at = [part.levels[node] for node in nodes]
-    return max(at) - min(at) > SMALLEST

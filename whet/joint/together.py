@@ -9,6 +9,7 @@ graph the best one.  Whatever is found is stored at once: an interrupted search 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from whet.core.types import Array
 from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
+from whet.joint.checking import random_inputs, relative_difference
 from whet.joint.kept import UNCHANGED, Rewritten, remember, rewritten_graph, search
 from whet.joint.tuning import tune_graphs
 from whet.ops.base import Numeric
@@ -82,12 +84,13 @@ def _search(graph: Graph, setting: Setting, seconds: float, measured: bool) -> R
     """One search over graphs, by what is known about kernels so far."""
     where = (setting.target, setting.threads, setting.numerics)
     if not measured:
-        return search(graph, *where, seconds)
+        return search(graph, *where, seconds, checked=math.inf)
     with Database(records_path(None)) as records:
         known = Schedules(*where, records)
         backend = backend_of(setting.target)
         analytic = backend.price(*where, known.faster, graph.constant_bytes)
-        return search(graph, *where, seconds, RecordedPrice(analytic, known, as_tuned=True))
+        price = RecordedPrice(analytic, known, as_tuned=True)
+        return search(graph, *where, seconds, price, checked=math.inf)
 
 
 # ------------------------------------------------------------------------------------ comparing
@@ -100,7 +103,7 @@ def fastest(graphs: Sequence[Graph], setting: Setting, seconds: float) -> int:
     if len(graphs) == 1:
         return 0
     made = [_built(g, setting) for g in graphs]
-    inputs = _inputs(graphs[0])
+    inputs = random_inputs(graphs[0])
     results = [m(inputs) for m in made]
     for other in results[1:]:
         _require_same(results[0], other)
@@ -119,23 +122,10 @@ def _built(graph: Graph, setting: Setting) -> Executable:
         )  # fmt: skip
 
 
-def _inputs(graph: Graph) -> list[Array]:
-    """Random numbers; integers, which may be positions, are zero."""
-    rng = np.random.default_rng(0)
-    arrays: list[Array] = []
-    for value in graph.inputs:
-        t = value.tensor_type
-        numbers = rng.standard_normal(t.shape) if t.dtype.is_float else np.zeros(t.shape)
-        arrays.append(numbers.astype(t.dtype.numpy))
-    return arrays
-
-
 def _require_same(left: Sequence[Array], right: Sequence[Array]) -> None:
-    for a, b in zip(left, right, strict=True):
-        scale = max(1.0, float(np.max(np.abs(a.astype(np.float64)), initial=0.0)))
-        off = np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0)
-        if not (off <= TOLERANCE * scale or not np.isfinite(off)):
-            raise InternalError("WH1007", f"a rewritten graph is off by {off:.2e}")
+    off = max((relative_difference(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
+    if off > TOLERANCE:
+        raise InternalError("WH1007", f"a rewritten graph is off by {off:.1e}")
 
 
 def _interleaved(made: Sequence[Executable], inputs: list[Array], seconds: float) -> list[Array]:

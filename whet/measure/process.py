@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ class WorkerProcess:
     the caller alone, which then ends its workers.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are environment variables of the process, beside those of this one."""
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         # NumPy's BLAS would start a thread per core for nothing.
         quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -49,7 +50,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
-            env=os.environ | quiet,
+            env=os.environ | quiet | dict(settings or {}),
             bufsize=0,
             start_new_session=True,
         )

@@ -42,6 +42,16 @@ class Scan(Control):
         return self.states + len(self.input_axes)
 
     @property
+    def backward_inputs(self) -> tuple[bool, ...]:
+        """For each scanned input, whether it is read from its end."""
+        return self.reverse_inputs or (False,) * len(self.input_axes)
+
+    @property
+    def backward_outputs(self) -> tuple[bool, ...]:
+        """For each output, whether it is written from its end."""
+        return self.reverse_outputs or (False,) * len(self.output_axes)
+
+    @property
     def is_kept(self) -> bool:
         return self.length > 1
 
@@ -86,9 +96,7 @@ class Scan(Control):
         scanned = [
             np.moveaxis(np.flip(v, axis) if backward else v, axis, 0)
             for v, axis, backward in zip(
-                values[self.states : first_whole],
-                self.input_axes,
-                _flags(self.reverse_inputs, self.input_axes),
+                values[self.states : first_whole], self.input_axes, self.backward_inputs
             )
         ]
         stacked = [
@@ -100,12 +108,11 @@ class Scan(Control):
             states = results[: self.states]
             for out, piece in zip(stacked, results[self.states :], strict=True):
                 out[step] = piece
-        flags = _flags(self.reverse_outputs, self.output_axes)
         return (
             *states,
             *(
                 np.moveaxis(out[::-1] if backward else out, 0, axis)
-                for out, axis, backward in zip(stacked, self.output_axes, flags)
+                for out, axis, backward in zip(stacked, self.output_axes, self.backward_outputs)
             ),
         )
 
@@ -113,8 +120,9 @@ class Scan(Control):
         """The steps written out one after the other."""
         first_whole = self.first_whole
         states, whole = values[: self.states], values[first_whole:]
-        scanned = list(zip(values[self.states : first_whole], self.input_axes,
-                           _flags(self.reverse_inputs, self.input_axes)))  # fmt: skip
+        scanned = list(
+            zip(values[self.states : first_whole], self.input_axes, self.backward_inputs)
+        )
         pieces: list[list[Any]] = [[] for _ in self.output_axes]
         for step in range(self.length):
             slices = (
@@ -127,7 +135,7 @@ class Scan(Control):
                 shape = b.type(value).shape
                 kept.append(b(Reshape((*shape[:axis], 1, *shape[axis:])), value))
         outputs = self.infer(*(b.type(v) for v in values))[self.states :]
-        flags = _flags(self.reverse_outputs, self.output_axes)
+        flags = self.backward_outputs
         return (
             *states,
             *(
@@ -160,10 +168,6 @@ class Scan(Control):
                  flags[:1], flags[1:])  # fmt: skip
         shape = (width, length) if axis else (length, width)
         return Sample(op, (TensorType(shape, f32), piece))
-
-
-def _flags(given: tuple[bool, ...], axes: tuple[int, ...]) -> tuple[bool, ...]:
-    return given or (False,) * len(axes)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

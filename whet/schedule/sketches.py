@@ -7,7 +7,7 @@ from typing import Any
 from whet.core.cpu import CpuTarget
 from whet.schedule.derive.sketch import Derived
 from whet.schedule.families.attention.sketch import ATTENTION
-from whet.schedule.families.contraction.sketch import CONTRACTION, TURNED
+from whet.schedule.families.contraction.sketch import CONTRACTION, DIVIDED, FOLDED, TURNED
 from whet.schedule.families.dots.sketch import DOTS
 from whet.schedule.families.parts.sketch import PARTS
 from whet.schedule.families.planar.sketch import PLANAR
@@ -22,7 +22,7 @@ from whet.schedule.families.winograd.sketch import WINOGRAD
 from whet.schedule.space.sketch import Sketch
 
 OWN_SKETCHES: tuple[Sketch[Any, CpuTarget], ...] = (
-    CONTRACTION, TURNED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING, PLANAR, ROWS,
-    TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
+    CONTRACTION, TURNED, DIVIDED, FOLDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING,
+    PLANAR, ROWS, TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
 )  # fmt: skip
 """Of equal prices the first one wins."""

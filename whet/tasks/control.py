@@ -129,13 +129,13 @@ def _repeat(node: Node, op: Scan, body: BodyGraph, found: _Memory) -> Repeat:
             states.append(found.state(array, outputs + number, value, node.results[number]))
         elif number < op.first_whole:
             axis = op.input_axes[number - op.states]
-            backward = any(op.reverse_inputs[number - op.states :][:1])
+            backward = op.backward_inputs[number - op.states]
             pieces.append(found.piece(array, found.read(value, axis), axis, backward))
         else:
             pieces.append(Piece(array, found.address(found.read(value))))
     for n, axis in enumerate(op.output_axes):
         place = found.written(node.results[op.states + n], axis)
-        backward = any(op.reverse_outputs[n:][:1])
+        backward = op.backward_outputs[n]
         pieces.append(found.piece(outputs + op.states + n, place, axis, backward))
     return Repeat(op.length, tuple(states), tuple(pieces))
 

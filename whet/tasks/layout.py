@@ -20,13 +20,14 @@ from whet.tasks.structure import (
     Structure,
     axes_without_gaps,
     has_dense_window,
+    ranges_of,
     structure_of,
     transposed_last_axis,
     transposition_of,
     vector_axis_of_contraction,
     zero_border,
 )
-from whet.tasks.task import Border
+from whet.tasks.task import Border, wider_border
 from whet.tasks.windows import slides_along_rows, slides_over_vectors, sliding_window
 
 WIDE = 16
@@ -117,7 +118,7 @@ def _borders(
         for value, placeholder in zip(node.inputs, s.inputs if s is not None else ()):
             need = zero_border(s, placeholder) if s and not isinstance(value, Constant) else None
             if need is not None:
-                border[value] = _wider(border.get(value), need)
+                border[value] = wider_border(border.get(value), need)
     for given in graph.inputs:
         if given in border and given not in inner and _gets_a_border_later(graph, found, given):
             del border[given]
@@ -286,14 +287,20 @@ def _lanes_may_change(s: Structure) -> bool:
     return len(s.computes) == 1 and (s.is_pointwise or sliding_window(s.computes[0]) is not None)
 
 
+def _keeps_axes(s: Structure) -> bool:
+    """True unless data is moved to other axes: parts of a value lie as it does."""
+    return not s.is_movement or None not in ranges_of(s)
+
+
 class _Parts:
-    """Disjoint sets of values that share a layout: those that nodes compute with."""
+    """Disjoint sets of values that share a layout: those that nodes compute with, or take parts
+    of."""
 
     def __init__(self, found: Mapping[Node, Structure | None]) -> None:
         self.parent: dict[Value, Value] = {}
         self.values: dict[Value, None] = {}
         for node, s in found.items():
-            if s is None or s.is_movement:
+            if s is None or not _keeps_axes(s):
                 continue
             values = [v for v in (*node.inputs, *node.results) if not isinstance(v, Constant)]
             self.values |= dict.fromkeys(values)
@@ -325,18 +332,12 @@ def _position(s: Structure, name: str) -> int:
     return next(n for n, p in enumerate(s.inputs) if p.name == name)
 
 
-def _wider(a: Border | None, b: Border) -> Border:
-    if a is None:
-        return b
-    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
-
-
 def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int]) -> None:
     """Give values without a wish the axis of their neighbours, in two sweeps each way."""
     for nodes in (graph.nodes, tuple(reversed(graph.nodes))) * 2:
         for node in nodes:
             s = found[node]
-            if s is None or s.contraction is not None or s.is_movement:
+            if s is None or s.contraction is not None or not _keeps_axes(s):
                 continue
             rank = max((v.tensor_type.rank for v in node.results), default=0)
             around = [v for v in (*node.inputs, *node.results) if v.tensor_type.rank == rank]
@@ -344,5 +345,6 @@ def _spread(graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Valu
             if not known or rank < 3:
                 continue
             for v in around:
-                if not isinstance(v, Constant):
+                # For a part of it the caller's array is not converted as a whole.
+                if not isinstance(v, Constant) and not (s.is_movement and v in graph.inputs):
                     inner.setdefault(v, known[0])

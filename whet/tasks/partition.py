@@ -8,7 +8,9 @@ A group starts with one node and grows:
    nodes, and have one result join it as well (gelu and silu, which read it more than once);
 3. reductions along contiguous rows and the element-wise nodes around them become one group
    when they share their rows (softmax, layer-norm);
-4. a product, the reductions along its rows that alone read it, and a product that alone reads
+4. a contraction, the split that alone reads it, and element-wise nodes that alone read a part of
+   it become one group where a kernel can store every part in its own way (`divisions`);
+5. a product, the reductions along its rows that alone read it, and a product that alone reads
    those become one group where a kernel can keep the rows in cache (attention);
 
 and nodes that only move data are views of memory where strides can express them.
@@ -17,40 +19,50 @@ All rules look at neighbours only, so a rewrite of the graph changes groups near
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from whet.core.types import Shape
 from whet.graph.graph import Constant, Node, Result, Value
 from whet.tasks.dag import Dag
+from whet.tasks.divisions import Division
 from whet.tasks.groups import Chain, Group, Judge, in_order
 from whet.tasks.row_chains import merge_products, merge_rows, release_producers
-from whet.tasks.structure import Structure, reads_in_place, structure_of
+from whet.tasks.structure import Structure, in_place, reads_in_place, structure_of
 
 
 def partition(
-    graph: Dag, is_view: Mapping[Node, bool], share_rows: Judge, keep_rows: Chain
+    graph: Dag,
+    is_view: Mapping[Node, bool],
+    divisions: Sequence[Division],
+    share_rows: Judge,
+    keep_rows: Chain,
 ) -> tuple[Group, ...]:
     """The groups in an order in which they can run; views belong to none.
 
-    `share_rows` says whether two groups can be one chain of stages over common rows, and
-    `keep_rows` whether one kernel should keep the rows between groups, or each have its own.
+    Each of the `divisions` is a group.  `share_rows` says whether two groups can be one chain of
+    stages over common rows, and `keep_rows` whether one kernel should keep the rows between groups,
+    or each have its own.
     """
     owner: dict[Node, Group] = {}
     groups: list[Group] = []
+    divided = {n: group for d in divisions for group in [Group(heavy=True)] for n in d.nodes}
     for node in graph.nodes:
         if is_view.get(node):
             continue
         s = structure_of(node)
-        group = _epilogue_of(graph, node, s, owner)
+        group = divided.get(node) or _epilogue_of(graph, node, s, owner)
         if group is None:
             group = Group(heavy=s is not None and _is_heavy(s), opaque=s is None)
             groups.append(group)
         else:
             # It now needs what this node needs, so it runs where this node stands.
-            groups.remove(group)
+            if group.nodes:
+                groups.remove(group)
             groups.append(group)
         group.nodes.append(node)
         owner[node] = group
+    for division in divisions:
+        owner[division.split].nodes = list(division.nodes)
     merge_epilogues(graph, groups, owner)
     alone = dict(owner)
     merge_rows(graph, groups, owner, share_rows)
@@ -121,19 +133,7 @@ def _continues(group: Group, computed: set[Value], shape: Shape) -> bool:
     if group.heavy or group.opaque:
         return False
     inside = {*computed, *(v for node in group.nodes for v in node.results)}
-    return all(_in_place(node, inside, shape) for node in group.nodes)
-
-
-def _in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
-    """True for an element-wise node that reads these values only where it writes."""
-    s = structure_of(node)
-    if s is None or not s.is_pointwise or len(s.computes) != 1:
-        return False
-    if any(
-        v.tensor_type.shape != shape for v in (*node.results, *inside.intersection(node.inputs))
-    ):
-        return False
-    return all(reads_in_place(s, n) for n, v in enumerate(node.inputs) if v in inside)
+    return all(in_place(node, inside, shape) for node in group.nodes)
 
 
 def _epilogue_of(
@@ -151,7 +151,7 @@ def _epilogue_of(
         alone = len(graph.users.get(v, ())) == 1 and v not in graph.outputs
         fits = v.tensor_type.shape == shape and reads_in_place(s, node.inputs.index(v))
         # With a second result, something else may lie between the group and this node.
-        single = len(group.nodes[0].results) == 1
+        single = all(len(n.results) == 1 for n in group.nodes)
         if alone and fits and single and not group.opaque and group.nodes[-1] is v.node:
             candidates.append(group)
     if not candidates:

@@ -8,35 +8,49 @@ where they belong.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from whet.graph.graph import Constant, Node, Result, Value
 from whet.ir.expr import Read
 from whet.ir.tensor import Placeholder
 from whet.tasks.borders import Geometry
 from whet.tasks.dag import Dag
+from whet.tasks.divisions import Division
 from whet.tasks.layout import Layouts, strides_of
 from whet.tasks.places import Place, Placement, Storage
 from whet.tasks.stride_views import joined_parts, view
-from whet.tasks.structure import structure_of, transposition_of
-from whet.tasks.task import Border
+from whet.tasks.structure import ranges_of, structure_of, transposition_of
+from whet.tasks.task import Border, wider_border
 
 
 def place_values(
-    graph: Dag, layouts: Layouts, pinned: Mapping[Value, Place] | None = None
+    graph: Dag,
+    layouts: Layouts,
+    pinned: Mapping[Value, Place] | None = None,
+    divisions: tuple[Division, ...] = (),
 ) -> Placement:
-    """A place for every value of the graph; pinned values stay where they are."""
-    return _Placer(graph, layouts, pinned or {}).place_all()
+    """A place for every value of the graph; pinned values stay where they are, and parts of
+    divisions are no views."""
+    return _Placer(graph, layouts, pinned or {}, divisions).place_all()
 
 
 class _Placer:
-    def __init__(self, graph: Dag, layouts: Layouts, pinned: Mapping[Value, Place]) -> None:
+    def __init__(
+        self,
+        graph: Dag,
+        layouts: Layouts,
+        pinned: Mapping[Value, Place],
+        divisions: tuple[Division, ...],
+    ) -> None:
         self.graph, self.layouts, self.pinned = graph, layouts, pinned
-        self.result = Placement(dict(pinned))
+        self.divided = {division.split for division in divisions}
+        self.result = Placement(dict(pinned), divisions=divisions)
         self.border: dict[Value, Border] = dict(layouts.border)
         self.parent: dict[Value, tuple[Value, int, int]] = {}
         """A part of a joined value: the whole, the axis, and where the part starts."""
 
     def place_all(self) -> Placement:
+        self.lend_borders()
         self.find_joins()
         for given in self.graph.inputs:
             if given in self.pinned:
@@ -117,19 +131,17 @@ class _Placer:
     def try_view(self, node: Node) -> bool:
         """Make the node's results views of its input's memory, if strides can express them."""
         s = structure_of(node)
-        if s is None or not s.is_movement:
+        if s is None or not s.is_movement or node in self.divided:
             return False
         if any(v in self.pinned for v in node.results):
             return self.pinned_view(node)
-        if any(v in self.border for v in node.results):
-            return False  # zeros around it need memory of its own
         read = {e.tensor for stage in s.computes if isinstance(e := stage.body, Read)}
         if len(read) != 1 or not all(isinstance(t, Placeholder) for t in read):
             return False
         position = next(n for n, p in enumerate(s.inputs) if p in read)
         source = node.inputs[position]
         place = self.result.places.get(source) or self.place(source)
-        found = [view(node, position, place, v) for v in node.results]
+        found = [self.seen_at(node, position, place, v) for v in node.results]
         views = [f for f in found if f is not None]
         if len(views) < len(found):
             return False
@@ -138,6 +150,42 @@ class _Placer:
         self.result.places.update(zip(node.results, views))
         self.result.views[node] = True
         return True
+
+    def seen_at(self, node: Node, position: int, place: Place, v: Result) -> Place | None:
+        """The result as a view of a place; zeros around it must be there."""
+        found, border = view(node, position, place, v), self.border.get(v)
+        if found is None or border is None:
+            return found
+        if wider_border(place.border, border) != place.border or not self.may_borrow(v):
+            return None
+        # Zeros lie a step of the whole away, also where the value itself has a single position.
+        return replace(found, strides=place.strides, border=border)
+
+    def lend_borders(self) -> None:
+        """Give values the zeros that parts of them want around them: a part needs no copy then.
+
+        conv(y[:, 0:64], pads=[1, 1, 1, 1])   ->   y with a border of 1 around its pixels
+        """
+        for node in reversed(self.graph.nodes):
+            source = node.inputs[0] if len(node.inputs) == 1 else None
+            if node in self.divided or not isinstance(source, Result) or not self.may_lend(source):
+                continue
+            for v in node.results:
+                if v in self.border and self.may_borrow(v):
+                    self.border[source] = wider_border(self.border.get(source), self.border[v])
+
+    def may_borrow(self, v: Result) -> bool:
+        """Whether zeros that a value wants could lie around what it is a range of: not along axes
+        of which it is a part, for there lies the rest."""
+        s = structure_of(v.node)
+        cut = ranges_of(s)[v.index] if s is not None else None
+        return cut is not None and not any(any(self.border[v][axis]) for axis in cut)
+
+    def may_lend(self, v: Result) -> bool:
+        """Whether a value is computed into memory of the model's own."""
+        s = structure_of(v.node)
+        taken = v in self.pinned or v in self.graph.inputs or v in self.graph.outputs
+        return s is not None and not s.is_movement and not taken
 
     def pinned_view(self, node: Node) -> bool:
         """True when the results are where an input is."""
@@ -157,20 +205,33 @@ class _Placer:
             if parts is None or s is None or len(node.results) != 1:
                 continue
             whole = node.results[0]
-            if whole in self.pinned:
+            if whole in self.pinned and all(v in self.pinned for v in node.inputs):
                 self.pinned_view(node)
                 continue
-            if whole in self.graph.outputs:
+            place = self.pinned.get(whole)
+            if place.storage.kind != "arena" if place else whole in self.graph.outputs:
                 continue
             axis, starts = parts
-            inside = all(self.can_be_part(v, whole, axis) for v in node.inputs)
+            inside = all(
+                self.is_part(v, whole, axis, start) or self.can_be_part(v, whole, axis)
+                for v, start in zip(node.inputs, starts)
+            )
             if not inside or len(set(node.inputs)) != len(node.inputs):
                 continue
             for v, start in zip(node.inputs, starts):
                 self.parent[v] = (whole, axis, start)
                 if v in self.border:
-                    self.border[whole] = _union(self.border.get(whole), self.border[v])
+                    self.border[whole] = wider_border(self.border.get(whole), self.border[v])
             self.result.views[node] = True
+
+    def is_part(self, v: Value, whole: Value, axis: int, start: int) -> bool:
+        """Whether both are pinned, the one where it belongs in the other."""
+        if v not in self.pinned or whole not in self.pinned:
+            return False
+        part, outer = self.pinned[v], self.pinned[whole]
+        offset = outer.offset + start * outer.strides[axis]
+        same = part.storage is outer.storage and part.strides == outer.strides
+        return same and part.offset == offset
 
     def can_be_part(self, v: Value, whole: Value, axis: int) -> bool:
         if not isinstance(v, Result) or v in self.parent or v in self.graph.outputs:
@@ -181,7 +242,12 @@ class _Placer:
         if s is None or self.layouts.inner.get(v) != self.layouts.inner.get(whole):
             return False
         needs = self.border.get(v)
-        return not (needs and any(needs[axis])) and not s.is_movement
+        if needs and whole in self.pinned:
+            around = self.pinned[whole].border
+            if wider_border(around, needs) != around:
+                return False
+        is_computed = not s.is_movement or v.node in self.divided
+        return not (needs and any(needs[axis])) and is_computed
 
 
 def _row_major(v: Value) -> Place:
@@ -189,9 +255,3 @@ def _row_major(v: Value) -> Place:
     t = v.tensor_type
     strides, offset, size = strides_of(t.shape, None, None)
     return Place(Storage("output", size, t.dtype, v), strides, offset)
-
-
-def _union(a: Border | None, b: Border) -> Border:
-    if a is None:
-        return b
-    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))

@@ -9,6 +9,7 @@ from whet.core.types import Shape
 from whet.graph.graph import Node, Value
 from whet.ir.program import Buffer
 from whet.tasks.borders import Geometry
+from whet.tasks.divisions import Division
 from whet.tasks.task import Border
 
 
@@ -72,10 +73,12 @@ class Placement:
     """The places of all values, the nodes that are mere views, and copies at the edges.
 
     `arriving` gives the caller's memory of inputs that are brought into another layout first;
-    `leaving` the caller's memory of outputs that are computed elsewhere, by output number.
+    `leaving` the caller's memory of outputs that are computed elsewhere, by output number.  Parts
+    of `divisions` have memory of their own.
     """
 
     places: dict[Value, Place] = field(default_factory=dict)
     views: dict[Node, bool] = field(default_factory=dict)
     arriving: dict[Value, Place] = field(default_factory=dict)
     leaving: dict[int, Place] = field(default_factory=dict)
+    divisions: tuple[Division, ...] = ()

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from whet.core.collecting import without_collection
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
-from whet.tasks.layout import ChooseLayouts, choose_layouts
-from whet.tasks.placement import place_values
-from whet.tasks.places import Place
+from whet.tasks.division_places import place_parts
+from whet.tasks.layout import ChooseLayouts, Layouts, choose_layouts, strides_of
+from whet.tasks.places import Place, Storage
 from whet.tasks.price import ORIGINS, Estimate, Price
 from whet.tasks.segment_plan import grouped_steps
 from whet.tasks.steps import AnyStep, Plan, Step, inner_steps
+from whet.tasks.task import wider_border
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,7 @@ def plan_region(
     layouts: ChooseLayouts = choose_layouts,
 ) -> list[AnyStep]:
     """The steps of a region whose known values stay at their places."""
-    pinned = {v: _contiguous_axis(v, place) for v, place in places.items()}
-    placement = place_values(region, layouts(region, pinned), places)
+    placement, _ = place_parts(region, _layouts_around(region, places, layouts), price, places)
     return grouped_steps(region, placement, price, layouts)[0]
 
 
@@ -73,8 +73,32 @@ def difference(cut: Cut, rewritten: Region, price: Price) -> float:
     places = {v: p for v, p in cut.places.items() if v not in cut.region.outputs}
     places |= {new: cut.places[v] for v, new in zip(cut.region.outputs, rewritten.outputs)}
     with without_collection():
-        steps = plan_region(rewritten, places, price)
+        layouts = _layouts_around(rewritten, places, choose_layouts)
+        places |= _with_wider_borders(rewritten, places, layouts)
+        placement, _ = place_parts(rewritten, layouts, price, places)
+        steps = grouped_steps(rewritten, placement, price)[0]
         return steps_seconds(steps, price) - steps_seconds(cut.steps, price)
+
+
+def _with_wider_borders(
+    region: Region, places: Mapping[Value, Place], layouts: Layouts
+) -> dict[Value, Place]:
+    """Places of inputs with the zeros that readers in the region want around them.
+
+    The plan of the whole graph would give them these: to the model's own memory, that is, and
+    where the input has it to itself.
+    """
+    found: dict[Value, Place] = {}
+    for v in region.inputs:
+        place, border = places.get(v), layouts.border.get(v)
+        if place is None or border is None or place.storage.kind != "arena":
+            continue
+        wider = wider_border(place.border, border)
+        if place.storage.value is v and wider != place.border:
+            inner = _contiguous_axis(v, place)
+            strides, offset, size = strides_of(v.tensor_type.shape, inner, wider)
+            found[v] = Place(Storage("arena", size, place.storage.dtype, v), strides, offset, wider)
+    return found
 
 
 def steps_seconds(steps: Collection[AnyStep], price: Price) -> float:
@@ -140,6 +164,12 @@ def _between(plan: Plan, inside: set[Node]) -> set[Node]:
         ):
             back.add(node)
     return back
+
+
+def _layouts_around(
+    region: Region, places: Mapping[Value, Place], choose: ChooseLayouts
+) -> Layouts:
+    return choose(region, {v: _contiguous_axis(v, place) for v, place in places.items()})
 
 
 def _contiguous_axis(v: Value, place: Place) -> int:

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from whet.core.dtypes import u8
-from whet.graph.graph import Constant, Graph, Node, Value
-from whet.ir.program import Buffer
-from whet.ir.tensor import Compute, Placeholder, Tensor, compute
+from whet.graph.graph import Constant, Graph, Value
 from whet.ops.shared.control import Control
 from whet.tasks.control import control_steps
 from whet.tasks.dag import Dag
-from whet.tasks.group_stages import KNOWN, group_parts, row_axes
+from whet.tasks.division_places import place_parts
+from whet.tasks.group_stages import row_axes
 from whet.tasks.groups import Group, reduces
+from whet.tasks.kernel_steps import copy_step, group_steps
 from whet.tasks.layout import ChooseLayouts, choose_layouts
-from whet.tasks.loops import bound_program
 from whet.tasks.partition import partition
-from whet.tasks.placement import place_values
-from whet.tasks.places import Place, Placement, Storage
+from whet.tasks.places import Placement
 from whet.tasks.price import Price
-from whet.tasks.steps import AnyStep, LoopStep, Plan, Step
-from whet.tasks.task import Border, Task
+from whet.tasks.steps import AnyStep, Plan, Step
 from whet.tasks.wiring import wiring_of
 
 
 def plan_segment(graph: Graph, price: Price, layouts: ChooseLayouts = choose_layouts) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
-    placement = place_values(graph, layouts(graph, {}))
+    placement, slower = place_parts(graph, layouts(graph, {}), price)
     steps, others = grouped_steps(graph, placement, price, layouts)
     arriving = [
-        _copy_step(placement.arriving[v], placement.places[v], "input")
+        copy_step(placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
         if v.tensor_type.size
     ]
     leaving = [
-        _copy_step(placement.places[graph.outputs[n]], place, "output")
+        copy_step(placement.places[graph.outputs[n]], place, "output")
         for n, place in placement.leaving.items()
         if place.storage.size
     ]
-    return Plan(graph, (*arriving, *steps, *leaving), placement, tuple(others))
+    return Plan(graph, (*arriving, *steps, *leaving), placement, (*slower, *others))
 
 
 def grouped_steps(
@@ -68,7 +63,11 @@ def grouped_steps(
         return chosen
 
     groups = partition(
-        graph, placement.views, lambda a, b: _share_rows(graph, placement, a, b), keep_rows
+        graph,
+        placement.views,
+        placement.divisions,
+        lambda a, b: _share_rows(graph, placement, a, b),
+        keep_rows,
     )
     steps: list[AnyStep] = []
     for group in groups:
@@ -76,89 +75,10 @@ def grouped_steps(
         if isinstance(first.op, Control):
             name = graph.names.get(first, first.op.name)
             inner = lambda body: plan_segment(body, price, layouts)
-            steps += control_steps(first, placement, name, inner, _copy_step)
+            steps += control_steps(first, placement, name, inner, copy_step)
         else:
             steps += group_steps(graph, group, placement)
     return steps, others
-
-
-def group_steps(graph: Dag, group: Group, placement: Placement) -> list[AnyStep]:
-    """The steps of a group: one, or one for every phase of its only stage."""
-    name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
-    nodes = tuple(group.nodes)
-    if group.opaque:
-        return [_loop_step(group.nodes[0], placement, name)]
-    outputs = group.outputs(graph)
-    wiring, values = wiring_of(group.nodes, outputs)
-    places = [placement.places[v] for v in outputs]
-    steps: list[AnyStep] = []
-    for part in group_parts(wiring):
-        targets = [places[0].every(part.starts, part.steps)] if part.steps else places
-        read = {t: values[n] for t, n in part.sources}
-        steps.append(Step(*make_task(part.outputs, read, targets, placement), name, nodes))
-    return steps
-
-
-def _loop_step(node: Node, placement: Placement, name: str) -> LoopStep:
-    assert node.op.program is not None, node.op.name
-    program = node.op.program(*(v.tensor_type for v in node.inputs))
-    places = [placement.places[v] for v in (*node.inputs, *node.results)]
-    bound = bound_program(program, [(p.strides, p.offset) for p in places])
-    return LoopStep(bound, tuple(p.storage for p in places), name, (node,))
-
-
-def make_task(
-    made: Sequence[Compute],
-    values: dict[Tensor, Value],
-    targets: Sequence[Place],
-    placement: Placement,
-) -> tuple[Task, dict[Tensor, Storage]]:
-    """The task over the places of its boundary values."""
-    places: dict[Tensor, Place] = {t: placement.places[v] for t, v in values.items()}
-    places.update(zip(made, targets))
-    buffers: dict[Tensor, Buffer] = {}
-    borders = {}
-    for tensor, place in places.items():
-        buffers[tensor] = Buffer(
-            tensor.name, tensor.shape, tensor.dtype, place.strides, place.offset
-        )
-        if place.border is not None:
-            borders[tensor] = place.border
-    constants = frozenset(t for t, v in values.items() if isinstance(v, Constant))
-    given = frozenset(t for t in values if places[t].storage.kind == "input")
-    storages = {t: p.storage for t, p in places.items()}
-    around = tuple(borders.items())
-    return _task(tuple(made), tuple(buffers.items()), constants, around, given), storages
-
-
-@lru_cache(maxsize=KNOWN)
-def _task(
-    made: tuple[Compute, ...],
-    buffers: tuple[tuple[Tensor, Buffer], ...],
-    constants: frozenset[Tensor],
-    borders: tuple[tuple[Tensor, Border], ...],
-    given: frozenset[Tensor],
-) -> Task:
-    """The one task of these fields: what is known about a task is found out once."""
-    return Task(made, dict(buffers), constants, dict(borders), given)
-
-
-def _copy_step(source: Place, target: Place, name: str) -> Step:
-    """A step that brings a value from one place to another.
-
-    Types without arithmetic are moved as the bytes that they are stored in.
-    """
-    shape = target.storage.value.tensor_type.shape
-    dtype = u8 if target.storage.dtype.is_storage_only else target.storage.dtype
-    x = Placeholder("x0", shape, dtype)
-    y = compute(shape, lambda *i: x[i], "s0")
-    buffers: dict[Tensor, Buffer] = {
-        x: Buffer("x0", shape, dtype, source.strides, source.offset),
-        y: Buffer("s0", shape, dtype, target.strides, target.offset),
-    }
-    given = frozenset({x}) if source.storage.kind == "input" else frozenset[Tensor]()
-    task = Task((y,), buffers, frozenset(), {}, given)
-    return Step(task, {x: source.storage, y: target.storage}, name)
 
 
 def _share_rows(graph: Dag, placement: Placement, first: Group, last: Group) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from whet.core.types import TensorType
-from whet.graph.graph import Node
+from whet.core.types import Shape, TensorType
+from whet.graph.graph import Node, Value
 from whet.ir.affine import affine, free_symbols, interval
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select
 from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
@@ -259,3 +259,35 @@ def reads_in_place(s: Structure, position: int) -> bool:
         for e in subexpressions(stage.body)
         if isinstance(e, Read) and e.tensor is tensor
     )
+
+
+def in_place(node: Node, inside: set[Value], shape: Shape) -> bool:
+    """True for an element-wise node that reads these values only where it writes."""
+    s = structure_of(node)
+    if s is None or not s.is_pointwise or len(s.computes) != 1:
+        return False
+    if any(
+        v.tensor_type.shape != shape for v in (*node.results, *inside.intersection(node.inputs))
+    ):
+        return False
+    return all(reads_in_place(s, n) for n, v in enumerate(node.inputs) if v in inside)
+
+
+@lru_cache(maxsize=KNOWN)
+def ranges_of(s: Structure) -> tuple[tuple[int, ...] | None, ...]:
+    """For every result that is a range of what it reads, the axes of which it is only a part.
+
+    split(x, axis=1, sizes=[2, 3]) of x[4, 5]   ->   [(1,), (1,)]         None for other results
+    """
+    found: list[tuple[int, ...] | None] = []
+    for stage in s.outputs:
+        if not (isinstance(stage, Compute) and isinstance(stage.body, Read)):
+            return (None,) * len(s.outputs)
+        read = stage.body
+        alike = len(read.indices) == len(stage.shape) and all(
+            affine(index).terms == ((axis, 1),) or axis.extent == extent == 1
+            for index, axis, extent in zip(read.indices, stage.axes, read.tensor.shape)
+        )
+        pairs = enumerate(zip(stage.shape, read.tensor.shape))
+        found.append(tuple(n for n, (part, whole) in pairs if part < whole) if alike else None)
+    return tuple(found)

@@ -17,6 +17,13 @@ Border = tuple[tuple[int, int], ...]
 """Zero elements kept before and after each axis of a stored value."""
 
 
+def wider_border(a: Border | None, b: Border) -> Border:
+    """The least border that has both within it."""
+    if a is None:
+        return b
+    return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b))
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """The computation of one kernel.

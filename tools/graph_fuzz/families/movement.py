@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tools.graph_fuzz.families.divided import parts_of_contraction
 from tools.graph_fuzz.families.elementwise import broadcast_shape
 from tools.graph_fuzz.growth import Growth, Held, Impossible
 from tools.graph_fuzz.registry import generates
@@ -172,6 +173,8 @@ def _joins(a: Held, b: Held, axis: int) -> bool:
 
 @generates("Split")
 def split(g: Growth, name: str) -> Held | list[Held]:
+    if g.draw.chance(0.4):
+        return parts_of_contraction(g)
     v = g.tensor(g.types(name), rank=range(1, 6), where=lambda v: max(v.shape) > 1)
     axis = g.draw.pick([n for n, d in enumerate(v.shape) if d > 1])
     extent = v.shape[axis]

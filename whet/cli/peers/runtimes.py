@@ -6,15 +6,14 @@ order of the model's inputs and outputs.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from whet.core.errors import fail
 from whet.core.types import Array
+from whet.measure.onnxruntime_session import open_session, peer_module
 
 Run = Callable[[Sequence[Array]], Sequence[Array]]
 
@@ -47,15 +46,7 @@ def load_whet(job: Job) -> Run:
 
 
 def load_onnxruntime(job: Job) -> Run:
-    ort = _module("onnxruntime")
-    if hasattr(ort, "disable_telemetry_events"):
-        ort.disable_telemetry_events()
-    ort.set_default_logger_severity(3)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = job.threads
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = ort.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
+    session = open_session(job.model, job.threads)
     names = list(job.inputs)
 
     def run(arrays: Sequence[Array]) -> Sequence[Array]:
@@ -66,7 +57,7 @@ def load_onnxruntime(job: Job) -> Run:
 
 
 def load_openvino(job: Job) -> Run:
-    openvino = _module("openvino")
+    openvino = peer_module("openvino")
     settings = {
         "INFERENCE_NUM_THREADS": job.threads,
         "NUM_STREAMS": 1,
@@ -91,13 +82,6 @@ RUNTIMES: dict[str, Callable[[Job], Run]] = {
     "onnxruntime": load_onnxruntime,
     "openvino": load_openvino,
 }
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        fail("WH3005", f"{name} is not installed", str(error), hint=f"pip install {name}")
 
 
 def _as_tuple(result: Any) -> Sequence[Array]:

@@ -14,6 +14,7 @@ from whet.graph.passes.expand_composites import expand_composites as expand_comp
 from whet.graph.passes.fold_batch_norm import fold_batch_norm as fold_batch_norm
 from whet.graph.passes.fold_constants import fold_constants as fold_constants
 from whet.graph.passes.fold_empty import fold_empty as fold_empty
+from whet.graph.passes.lift_steps import lift_steps as lift_steps
 from whet.graph.passes.simplify import simplify as simplify
 from whet.graph.rewrite import everywhere
 from whet.ops.base import Numeric
@@ -40,6 +41,7 @@ PASSES: list[Pass] = [
     Pass("fold_constants", lambda graph, _: fold_constants(graph)),
     Pass("fold_empty", lambda graph, _: fold_empty(graph)),
     Pass("simplify", simplify),
+    Pass("lift_steps", lift_steps),
     Pass("fold_batch_norm", lambda graph, _: fold_batch_norm(graph), "real"),
     Pass("simplify", simplify, "real"),
 ]

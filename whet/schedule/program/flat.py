@@ -75,6 +75,12 @@ def stage_over_memory(stage: Compute, body: Expr, task: Task) -> FlatStage:
     return FlatStage(tuple(axes), memory_of(stage, task), address, body)
 
 
+def summed_over_memory(stage: Compute, task: Task) -> Expr:
+    """The body of a stage that has no memory of its own, over that of what it reads."""
+    unit: dict[Expr, Expr] = {a: as_expr(0) for a in _all_axes(stage) if a.extent == 1}
+    return _drop_unit_axes(substitute(flatten_accesses(stage, task), unit))
+
+
 def grouped_stage(stage: Compute, task: Task) -> FlatStage:
     """The unmerged stage with axes that also count groups split into group and member."""
     plain = unmerged_stage(stage, task)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Read, Var, as_expr, call, const
@@ -64,12 +64,26 @@ class RegisterTile:
         return self.v * self.lanes + self.lane
 
     def each(self, *body: Stmt) -> Stmt:
-        """The statements for every vector of the tile."""
+        """The statements for every vector of the tile.
+
+        A condition that is the only one of them speaks of neither row nor lane: it is asked once
+        for all rows of a vector.
+        """
+        if isinstance(body[0], If):
+            return loop(self.v, self.nv, self._rows(body[0]), kind="unroll")
         vector = loop(self.lane, self.lanes, *body, kind="vector")
         if self.by_vector:
             rows = loop(self.i, self.mr, vector, kind="unroll")
             return loop(self.v, self.nv, rows, kind="unroll")
         return loop(self.i, self.mr, loop(self.v, self.nv, vector, kind="unroll"), kind="unroll")
+
+    def _rows(self, stmt: Stmt) -> Stmt:
+        """The statement for all rows of a vector."""
+        if isinstance(stmt, If):
+            then, other = (tuple(map(self._rows, block)) for block in (stmt.then, stmt.other))
+            return If(stmt.condition, then, other)
+        vector = loop(self.lane, self.lanes, stmt, kind="vector")
+        return loop(self.i, self.mr, vector, kind="unroll")
 
     def multiply(
         self,
@@ -80,10 +94,12 @@ class RegisterTile:
         beside: Sequence[Stmt] = (),
         terms: int = 0,
         needed: Conditions | None = None,
+        results: int | None = None,
     ) -> Stmt:
         """The tile of sums of a * b over the reduced loops, outermost first.
 
-        `finish` says what happens to each vector of the result; `beside` runs once in every
+        `finish` says what happens to each vector of the result, or makes so many vectors of
+        `results` of those of a row; `beside` runs once in every
         step of the innermost loop; no running sum has more than `terms` terms (0: any number);
         steps of loops that are not `needed` are left out.
         """
@@ -91,10 +107,11 @@ class RegisterTile:
         at = (self.i, self.v, self.lane)
         update = (*beside, self.each(Store(acc, at, acc[at] + a * b)))
         zero = self.each(Store(acc, at, const(0, acc.dtype)))
+        finished = replace(self, nv=self.nv if results is None else results)
         cut = cut_of([extent for _, extent in reduced], terms)
         if cut is None:
             return Allocate(
-                acc, (zero, *nested(reduced, update, needed), self.each(finish(acc[at])))
+                acc, (zero, *nested(reduced, update, needed), finished.each(finish(acc[at])))
             )
         place, within = cut
         (var, extent), inner = reduced[place], reduced[place + 1 :]
@@ -112,7 +129,7 @@ class RegisterTile:
         outer = [*reduced[:place], (first, -(-extent // within))]
         blocks = nested(outer, (summed,), needed)
         none = self.each(Store(total, at, const(0, acc.dtype)))
-        return Allocate(total, (none, *blocks, self.each(finish(total[at]))))
+        return Allocate(total, (none, *blocks, finished.each(finish(total[at]))))
 
 
 def next_panel(

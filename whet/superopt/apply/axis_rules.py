@@ -28,6 +28,12 @@ from whet.superopt.apply.rewrite import Part, Rewrite, admit
 
 MOST_CHOICES = 64
 """Ways to choose axes of extent 1 that are looked at for one operator."""
+STATEMENTS = {
+    "slice": "slice({op}(x))  ->  {op}(slice(x))  along an axis that {op} carries",
+    "merge": "{op}(x), {op}(y)  ->  split({op}(concat(x, y)))  along an axis that {op} carries",
+    "apart": "{op}(concat(x, y))  ->  concat({op}(x), {op}(y))  along an axis that {op} carries",
+}
+"""What the laws say, by the first word of the names of rewrites: `slice-matmul`."""
 ALL_PAIRS = 4
 """Groups of up to so many operators are also merged two by two."""
 

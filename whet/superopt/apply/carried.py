@@ -21,19 +21,8 @@ from whet.core.errors import WhetError
 from whet.core.types import TensorType
 from whet.graph.graph import Graph, Node, make_input
 from whet.graph.passes.expand_composites import ExpandingBuilder
-from whet.ir.expr import (
-    Axis,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Reduce,
-    Reinterpret,
-    Select,
-    Var,
-)
+from whet.ir.affine import rebuild
+from whet.ir.expr import Axis, Const, Expr, Read, Reduce
 from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
 from whet.ops.base import Op
 
@@ -147,34 +136,11 @@ class _NotCarriedError(Exception):
 
 def _without(e: Expr, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:
     """The expression without the axis: reads lose an index, and nothing else may mention it."""
-
-    def again(inner: Expr) -> Expr:
-        return _without(inner, axis, inputs)
-
-    match e:
-        case Axis():
-            if e is axis:
-                raise _NotCarriedError
-            return e
-        case Const() | Var():
-            return e
-        case Read():
-            return _read_without(e, axis, inputs)
-        case Binary():
-            return Binary(e.op, again(e.left), again(e.right))
-        case Call():
-            return Call(e.name, tuple(map(again, e.args)))
-        case Select():
-            return Select(again(e.condition), again(e.then), again(e.other))
-        case Cast():
-            return Cast(again(e.value), e.dtype)
-        case Reinterpret():
-            return Reinterpret(again(e.value), e.dtype)
-        case Reduce():
-            if axis in e.axes:
-                raise _NotCarriedError
-            return Reduce(e.kind, e.axes, again(e.value))
-    raise _NotCarriedError
+    if e is axis or (isinstance(e, Reduce) and axis in e.axes):
+        raise _NotCarriedError
+    if isinstance(e, Read):
+        return _read_without(e, axis, inputs)
+    return rebuild(e, [_without(part, axis, inputs) for part in e.children()])
 
 
 def _read_without(e: Read, axis: Axis, inputs: tuple[int | None, ...]) -> Expr:

@@ -31,7 +31,7 @@ from whet.ir.expr import (
     equal,
     select,
 )
-from whet.ir.tensor import Compute, subexpressions
+from whet.ir.tensor import Compute, stages, subexpressions
 from whet.schedule.cost.numbers.overheads import WORTH_SKIPPING
 from whet.schedule.space.levels import ceil_div, position, start_at
 from whet.tasks.guards import is_guard, zero_annihilates
@@ -62,10 +62,13 @@ class Edge:
         return float(np.mean((at >= 0) & (at < self.extent)))
 
 
-def find_edges(stage: Compute, rows: Sequence[Axis], taps: Sequence[Axis]) -> tuple[Edge, ...]:
+def find_edges(
+    outputs: Sequence[Compute], rows: Sequence[Axis], taps: Sequence[Axis]
+) -> tuple[Edge, ...]:
     """The edges of images that a sum of products reads under guards."""
     found: list[Edge] = []
-    for reduce in (e for e in subexpressions(stage.body) if isinstance(e, Reduce)):
+    bodies = [s.body for s in stages(outputs) if isinstance(s, Compute)]
+    for reduce in (e for e in subexpressions(*bodies) if isinstance(e, Reduce)):
         value = reduce.value
         if not (isinstance(value, Binary) and value.op == "mul" and zero_annihilates(value)):
             continue

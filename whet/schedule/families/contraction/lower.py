@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Var, as_expr, call, elements
-from whet.ir.program import Allocate, Buffer, Program, Stmt, Store, substitute_block
+from whet.ir.program import Allocate, Buffer, If, Program, Stmt, Store, substitute_block
 from whet.ir.tensor import Compute, Tensor
 from whet.schedule.families.contraction.halo import conditions
-from whet.schedule.families.contraction.match import BESIDE, Contraction, Tiling
+from whet.schedule.families.contraction.match import BESIDE, Contraction, Fold, Tiling
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index, start_of, within_count
@@ -81,7 +81,8 @@ class _Lowering:
             step = self.tiles(self.b)
         nest = (*before, loop(self.p, self.steps, step, kind="parallel"))
         inputs, arguments = arguments_of(c.task, nest, known)
-        program = Program(name, inputs, (c.stage.target,), nest, workspace)
+        targets = tuple(r.target for r in c.ranges) or (c.stage.target,)
+        program = Program(name, inputs, targets, nest, workspace)
         return Kernel(program, arguments, c.task.outputs)
 
     @property
@@ -142,16 +143,42 @@ class _Lowering:
         return nested([x for n, x in enumerate(self.reduced) if n != place], (nest,))
 
     def multiply(self, a: Expr, b: Expr, *beside: Stmt, needed: Conditions | None = None) -> Stmt:
-        return self.tile.multiply(a, b, self.reduced, self.finish, beside, self.t.terms, needed)
+        fold = self.c.fold
+        results = self.t.nv // len(fold.sums) if fold is not None else self.t.nv
+        return self.tile.multiply(
+            a, b, self.reduced, self.finish, beside, self.t.terms, needed, results
+        )
 
     def hints(self, store: Buffer, panel: tuple[Expr, ...]) -> tuple[Stmt, ...]:
         return next_panel(store, panel, self.reduced, (self.io, self.t.tiles_per_block))
 
     def finish(self, total: Expr) -> Stmt:
+        """A vector of sums made results, those of the range of columns that it lies in."""
         c = self.c
-        value = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
-        address = substitute(c.stage.address, self.env)
-        return Store(c.stage.target, (address,), substitute(value, self.env))
+        if c.fold is not None:
+            return self.folded(c.fold, total)
+        if not c.ranges:
+            return self.stored(c.stage.target, c.stage.address, c.stage.body, total)
+        first = substitute(self.env[c.vector], {self.tile.lane: as_expr(0)})
+        *others, last = sorted(c.ranges, key=lambda r: r.start)
+        made = self.stored(last.target, last.address, last.value, total)
+        for r in reversed(others):
+            made = If(first < r.end, (self.stored(r.target, r.address, r.value, total),), (made,))
+        return made
+
+    def folded(self, fold: Fold, total: Expr) -> Stmt:
+        """Vectors of sums of the same columns made one vector of results."""
+        v, vectors = self.tile.v, self.t.nv // len(fold.sums)
+        column = folded_column(fold, self.t, self.panel, v, self.tile.lane)
+        now: dict[Expr, Expr] = {**self.env, fold.column: column}
+        for n, variable in enumerate(fold.sums):
+            now[variable] = substitute(total, {v: v + n * vectors})
+        address = substitute(fold.address, now)
+        return Store(self.c.stage.target, (address,), substitute(fold.value, now))
+
+    def stored(self, target: Buffer, address: Expr, value: Expr, total: Expr) -> Stmt:
+        value = map_expr(value, lambda e: total if e is self.c.reduce else None)
+        return Store(target, (substitute(address, self.env),), substitute(value, self.env))
 
 
 def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Expr:
@@ -160,6 +187,10 @@ def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Ex
     The last panel ends at the edge, and so does the last vector of one that is wider than all
     columns; a vector that is wider than all of them repeats the last.
     """
+    if c.fold is not None:
+        vectors = t.nv // len(c.fold.sums)
+        column = folded_column(c.fold, t, panel, v % vectors, lane)
+        return column + v // vectors * c.fold.column.extent
     within = v * t.lanes + lane
     if t.width <= c.columns:
         return start_of(panel, t.width, c.columns) + within
@@ -168,9 +199,15 @@ def column_of(c: Contraction, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Ex
     return call("min", within, c.columns - 1)
 
 
+def folded_column(fold: Fold, t: Tiling, panel: Expr, v: Expr, lane: Expr) -> Expr:
+    """The column of results that a lane of a vector of results is in."""
+    width = t.width // len(fold.sums)
+    return start_of(panel, width, fold.column.extent) + v * t.lanes + lane
+
+
 def column_within(c: Contraction, t: Tiling, panel: Expr, within: Expr) -> Expr:
     """The same by the position within the panel."""
-    if t.width <= c.columns:
+    if t.width <= c.columns and c.fold is None:
         return start_of(panel, t.width, c.columns) + within
     return column_of(c, t, panel, within // t.lanes, within % t.lanes)
 

@@ -28,13 +28,42 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from whet.ir.affine import affine, free_symbols
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, as_expr, elements
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, Var, as_expr, elements
+from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, read_tensors, subexpressions
 from whet.schedule.families.contraction.halo import Edge, find_edges
 from whet.schedule.program.access import reads_constants_alone
 from whet.schedule.program.flat import FlatStage, flatten_stage, merge_axes
 from whet.schedule.program.loops import split_index
 from whet.tasks.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRange:
+    """Columns from `start` to before `end` that become a result of their own.
+
+    target[address] = value, over the axes of the contraction, whose sum is part of the value.
+    """
+
+    start: int
+    end: int
+    target: Buffer
+    address: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A result of which every element is made of the sums of several columns.
+
+    target[address] = value, over the axes of the contraction and `column` instead of its columns;
+    the sum of column `n * column.extent + column` is the n-th variable of `sums` in the value.
+    """
+
+    column: Axis
+    address: Expr
+    value: Expr
+    sums: tuple[Var, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +85,11 @@ class Contraction:
     """Reduced axes as a is read, outermost first; some stand for several of the originals."""
     k_values: dict[Expr, Expr]
     """The original reduced axes in terms of k_axes."""
+    ranges: tuple[ColumnRange, ...] = ()
+    """The results that share the columns, in order of the task's, if there are several; the stage
+    is then the widest of them."""
+    fold: Fold | None = None
+    """The result, if it has fewer columns than the stage, which is then the sums alone."""
 
     @property
     def is_turned(self) -> bool:
@@ -87,7 +121,7 @@ class Contraction:
         """Edges where tiles of constant b may leave out steps of outer loops over taps."""
         if not self.b_is_constant:
             return ()
-        return find_edges(self.task.outputs[0], self.m_axes, self.k_axes[:-1])
+        return find_edges(self.task.outputs, self.m_axes, self.k_axes[:-1])
 
     @cached_property
     def b_is_read_once(self) -> bool:
@@ -137,7 +171,11 @@ class Tiling:
 def find_contraction(task: Task) -> Contraction | None:
     """The contraction that the task is, or None."""
     stage = _stage_of(task)
-    return None if stage is None or stage.vector is None else _along(task, stage, stage.vector)
+    return (
+        None
+        if stage is None or stage.vector is None
+        else contraction_along(task, stage, stage.vector)
+    )
 
 
 def find_turned(task: Task) -> Contraction | None:
@@ -152,7 +190,7 @@ def find_turned(task: Task) -> Contraction | None:
     stage, plain = _stage_of(task), find_contraction(task)
     if stage is None or plain is None or not plain.m_axes:
         return None
-    found = _along(task, stage, max(plain.m_axes, key=lambda x: x.extent))
+    found = contraction_along(task, stage, max(plain.m_axes, key=lambda x: x.extent))
     if found is None or isinstance(found.a, Select) or not found.b_is_read_once:
         return None
     return found
@@ -167,7 +205,13 @@ def _stage_of(task: Task) -> FlatStage | None:
     return flatten_stage(task.outputs[0], task)
 
 
-def _along(task: Task, stage: FlatStage, vector: Axis) -> Contraction | None:
+def contraction_along(
+    task: Task,
+    stage: FlatStage,
+    vector: Axis,
+    ranges: tuple[ColumnRange, ...] = (),
+    fold: Fold | None = None,
+) -> Contraction | None:
     """The contraction with lanes along the axis."""
     if len(stage.reduces) != 1:
         return None
@@ -192,7 +236,9 @@ def _along(task: Task, stage: FlatStage, vector: Axis) -> Contraction | None:
     outer = tuple(x for x in others if x in in_b)
     order = sorted(reduce.axes, key=lambda x: -_step(a, x))
     k_axes, k_values, a = _merge_reduced(order, a)
-    return Contraction(task, stage, reduce, a, b, vector, m_axes, outer, k_axes, k_values)
+    return Contraction(
+        task, stage, reduce, a, b, vector, m_axes, outer, k_axes, k_values, ranges, fold
+    )
 
 
 def _step(e: Expr, axis: Axis) -> int:

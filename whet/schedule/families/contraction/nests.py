@@ -14,7 +14,7 @@ import numpy as np
 from whet.core.cpu import CpuTarget
 from whet.core.types import Array
 from whet.ir.affine import substitute
-from whet.ir.expr import Read, as_expr
+from whet.ir.expr import Expr, Read, as_expr
 from whet.ir.program import Buffer, LoopKind, Store
 from whet.ir.tensor import Tensor
 from whet.schedule.families.contraction.match import AHEAD, BESIDE, IN_PLACE, Contraction
@@ -92,20 +92,38 @@ class _Nest:
         in_panels = Read(self.store, (c.vector,))
         b = substitute(c.b, c.k_values) if self.way == IN_PLACE else in_panels
         update = Store(self.acc, at.indices, at + c.a * b)
-        total = Read(self.total, at.indices)
-        body = map_expr(c.stage.body, lambda e: total if e is c.reduce else None)
-        finish = Store(c.stage.target, (c.stage.address,), body)
         outer, inner = self._outer(), self._tile()
         found = [
             describe("update", update, [*outer, *reduced, *inner], self.rows, local,
                      guarded=self.skips),
-            describe("finish", finish, [*outer, *inner], self.rows, local),
+            *self._finish(Read(self.total, at.indices), outer, inner, local),
         ]  # fmt: skip
         if self.way == BESIDE:
             found.insert(0, self._copy_beside(outer, reduced if self.fused else levels, local))
         elif self.way == AHEAD and not c.b_is_constant:
             found.insert(0, self._copy())
         return found
+
+    def _finish(
+        self, total: Expr, outer: list[Level], tile: list[Level], local: dict[Tensor, LocalBuffer]
+    ) -> list[Statement]:
+        """What becomes of sums: one statement, or one for every range of columns."""
+        c = self.c
+
+        def statement(
+            target: Buffer, address: Expr, value: Expr, inner: list[Level], *, guarded: bool
+        ) -> Statement:
+            body = map_expr(value, lambda e: total if e is c.reduce else None)
+            store = Store(target, (address,), body)
+            return describe("finish", store, [*outer, *inner], self.rows, local, guarded=guarded)
+
+        if not c.ranges:
+            stage = c.stage
+            return [statement(stage.target, stage.address, stage.body, tile, guarded=False)]
+        i, v, lane = tile
+        return [
+            statement(r.target, r.address, r.value, [v, i, lane], guarded=True) for r in c.ranges
+        ]
 
     # ---------------------------------------------------------------------------------- levels
     def _column(self, panel: Array | int) -> Moves:

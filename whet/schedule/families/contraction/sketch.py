@@ -1,7 +1,9 @@
-"""The sketches of contractions: one operand in panels, or both turned."""
+"""The sketches of contractions: one operand in panels, both turned, columns divided or folded."""
 
 from __future__ import annotations
 
+from whet.schedule.families.contraction.divided import divided_holes, find_divided
+from whet.schedule.families.contraction.folded import find_folded, folded_holes, folded_nests
 from whet.schedule.families.contraction.lower import lower_contraction
 from whet.schedule.families.contraction.match import Tiling, find_contraction, find_turned
 from whet.schedule.families.contraction.nests import contraction_nests
@@ -19,4 +21,16 @@ CONTRACTION = Family(
 )
 TURNED = Family(
     "turned", find_turned, Tiling, turned_holes, direct_costs, lower_contraction, contraction_nests
+)
+DIVIDED = Family(
+    "divided",
+    find_divided,
+    Tiling,
+    divided_holes,
+    direct_costs,
+    lower_contraction,
+    contraction_nests,
+)
+FOLDED = Family(
+    "folded", find_folded, Tiling, folded_holes, direct_costs, lower_contraction, folded_nests
 )

@@ -1,0 +1,57 @@
+"""Rewritten parts against what they replace, on numbers: proved rules, checked once more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whet.core.errors import InternalError
+from whet.core.types import Array
+from whet.graph.graph import Graph, Input
+from whet.graph.interpret import interpret
+from whet.joint.recipe import follow_recipe, write_recipe
+from whet.superopt.apply.rewrite import Part
+
+TOLERANCE = 1e-5
+"""Largest difference relative to the largest element: merged weights are rounded to single
+precision, everything else is carried in double precision."""
+
+
+def check_part(before: Part, after: Part, rules: str) -> float:
+    """The largest relative difference of the outputs on random inputs.
+
+    Raises: `InternalError` if it is too large for rounding.
+    """
+    inputs = tuple(v for v in before.inputs if isinstance(v, Input))
+    first = Graph(inputs, before.outputs, tuple(f"y{n}" for n in range(len(before.outputs))))
+    recipe = write_recipe(first, after.outputs)
+    assert recipe is not None, "rewrites make no arrays"
+    arrays = random_inputs(first)
+    both = (interpret(g, arrays, precise=True) for g in (first, follow_recipe(recipe, first)))
+    off = max((relative_difference(a, b) for a, b in zip(*both, strict=True)), default=0.0)
+    if off > TOLERANCE:
+        raise InternalError("WH1007", f"a rewritten block is off by {off:.1e}", details=(rules,))
+    return off
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> list[Array]:
+    """Mild random numbers; integers, which may be positions, are zero."""
+    rng = np.random.default_rng(seed)
+    arrays: list[Array] = []
+    for value in graph.inputs:
+        t = value.tensor_type
+        numbers = rng.standard_normal(t.shape) if t.dtype.is_float else np.zeros(t.shape)
+        arrays.append(numbers.astype(t.dtype.numpy))
+    return arrays
+
+
+def relative_difference(left: Array, right: Array) -> float:
+    """The largest difference, relative to the largest finite element; what is no number must be
+    none on both sides."""
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return np.inf
+    if not finite.any():
+        return 0.0
+    scale = max(float(np.max(np.abs(a[finite]))), np.finfo(np.float64).tiny)
+    return float(np.max(np.abs(a[finite] - b[finite]))) / scale
