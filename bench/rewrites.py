@@ -23,11 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.pairs import built, in_turns, largest_difference, price_of, random_inputs
 from harness.report import Goal, Report, number, parser, say, settings_of
 from harness.tuning import graph_of, native_engine
 from whet.build.backend import backend_of
-from whet.build.native import build
-from whet.core.types import Array
 from whet.graph.graph import Graph, Input
 from whet.joint.blocks import Block, cut_blocks
 from whet.joint.kept import rewritten_graph, search, shared_matcher
@@ -35,10 +34,8 @@ from whet.joint.moves import Moves
 from whet.joint.pricing import part_price, plan_whole
 from whet.joint.recipe import follow_recipe, write_recipe
 from whet.joint.superoptimize import Superoptimizer
-from whet.runtime.executable import Executable
 from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
 from whet.superopt.apply.rewrite import Part
-from whet.tasks.price import Price, no_evidence
 from zoo.networks import BUILDERS, Network, build_networks
 
 SEARCH_SECONDS = 10.0
@@ -76,11 +73,6 @@ def main() -> None:
             if "speed" in given.part:
                 speed(report, networks, threads)
     report.finish(given.json)
-
-
-def price_of(graph: Graph, threads: int) -> Price:
-    target = native_engine().target
-    return backend_of(target).price(target, threads, "real", no_evidence, graph.constant_bytes)
 
 
 # ---------------------------------------------------------------------------------------- fire
@@ -127,52 +119,16 @@ def gain(
         inputs = list(network.sample().values())
         both = [built(g, threads) for g in (graph, rewritten_graph(graph, found))]
         off = largest_difference(*(run(inputs) for run in both))
-        low, middle, high = ratio(*in_turns(both, inputs, calls))
-        rows.append([network.name, number(expected), number(middle),
-                     f"{number(low)} to {number(high)}", f"{off:.0e}"])  # fmt: skip
-        report.rows.append({"network": network.name, "expected": expected, "gain": middle,
-                            "low": low, "high": high, "error": off})  # fmt: skip
+        gained = in_turns(both, inputs, calls).ratio(0, 1)
+        rows.append([network.name, number(expected), number(gained.middle),
+                     f"{number(gained.low)} to {number(gained.high)}", f"{off:.0e}"])  # fmt: skip
+        report.rows.append({"network": network.name, "expected": expected, "gain": gained.middle,
+                            "low": gained.low, "high": gained.high, "error": off})  # fmt: skip
         if network.name in GAINS:
-            report.goals.append(Goal(f"{network.name}, gain", middle, GAINS[network.name]))
-        report.goals.append(Goal(f"{network.name}, end of the interval", high, 1.0))
+            report.goals.append(Goal(f"{network.name}, gain", gained.middle, GAINS[network.name]))
+        report.goals.append(Goal(f"{network.name}, end of the interval", gained.high, 1.0))
     header = ["network", "expected", "measured", "95 %", "largest difference"]
     report.add_table(f"Rewriting alone, default kernels, {threads} threads", header, rows)
-
-
-def built(graph: Graph, threads: int) -> Executable:
-    engine = native_engine()
-    return build(graph, engine.target, threads, engine.cache)
-
-
-def largest_difference(left: Sequence[Array], right: Sequence[Array]) -> float:
-    """Of all outputs, relative to the largest element."""
-    return max(
-        float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(a))), 1e-30))
-        for a, b in zip(left, right, strict=True)
-    )
-
-
-def in_turns(
-    runs: Sequence[Executable], inputs: list[Array], seconds: float
-) -> tuple[Array, Array]:
-    """Seconds of calls of both, taken in turns."""
-    times: list[list[float]] = [[], []]
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until or len(times[0]) < 10:
-        for run, taken in zip(runs, times, strict=True):
-            start = time.perf_counter()
-            run(inputs)
-            taken.append(time.perf_counter() - start)
-    return np.asarray(times[0]), np.asarray(times[1])
-
-
-def ratio(before: Array, after: Array) -> tuple[float, float, float]:
-    """The median ratio of pairs and its interval, by resampling."""
-    pairs = before / after
-    rng = np.random.default_rng(0)
-    drawn = np.median(rng.choice(pairs, (500, len(pairs))), axis=1)
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return float(low), float(np.median(pairs)), float(high)
 
 
 # ---------------------------------------------------------------------------------------- sign
@@ -225,14 +181,7 @@ def measured_change(block: Block, part: Part, threads: int) -> float:
     recipe = write_recipe(first, part.outputs)
     assert recipe is not None
     both = [built(g, threads) for g in (first, follow_recipe(recipe, first))]
-    rng = np.random.default_rng(0)
-    arrays = [
-        rng.standard_normal(v.tensor_type.shape).astype(v.tensor_type.dtype.numpy)
-        if v.tensor_type.dtype.is_float
-        else np.zeros(v.tensor_type.shape, v.tensor_type.dtype.numpy)
-        for v in inputs
-    ]
-    return ratio(*in_turns(both, arrays, 0.3))[1]
+    return in_turns(both, random_inputs(first), 0.3).ratio(0, 1).middle
 
 
 # --------------------------------------------------------------------------------------- speed

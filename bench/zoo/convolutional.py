@@ -225,11 +225,28 @@ Feature = tuple[str, int, int]
 """A value, its channels, and how many input pixels one of its pixels spans."""
 
 
+def nasnet_cell(*, image: int = 28, filters: int = 44) -> onnx.ModelProto:
+    """A normal cell of NASNet-A as the TASO paper has it: its convolutions have no
+    biases, and its pools count the border."""
+    made, wide = NasNetCells(bias=False, count_pad=True), 6 * filters
+    before, now = (made.w.input(f"x{n}", (1, wide, image, image)) for n in range(2))
+    return made.w.model(made.cell((before, wide, 1), (now, wide, 1), filters, reduce=False)[0])
+
+
+def residual_module(*, image: int = 28, cin: int = 128, cout: int = 128) -> onnx.ModelProto:
+    """Two 3x3 convolutions with a 1x1 convolution beside them, without biases."""
+    w = Writer()
+    x = w.input("x0", (1, cin, image, image))
+    y = w.conv(w.conv(x, cin, cout, 3, bias=False), cout, cout, 3, relu=False, bias=False)
+    shortcut = w.conv(x, cin, cout, 1, relu=False, bias=False)
+    return w.model(w.node("Relu", w.node("Add", y, shortcut)))
+
+
 class NasNetCells:
     """The cells that NASNet-A is made of."""
 
-    def __init__(self) -> None:
-        self.w = Writer()
+    def __init__(self, bias: bool = True, count_pad: bool = False) -> None:
+        self.w, self.bias, self.count_pad = Writer(), bias, count_pad
 
     def cell(self, before: Feature | None, now: Feature, c: int, reduce: bool) -> Feature:
         x, _, span = now
@@ -238,7 +255,7 @@ class NasNetCells:
         add, w = self.add, self.w
 
         def average(v: str, stride: int = 1) -> str:
-            return w.average_pool(v, 3, stride, 1, count_pad=False)
+            return w.average_pool(v, 3, stride, 1, self.count_pad)
 
         if reduce:
             y0 = add(self.separable(h, c, c, 5, 2), self.separable(p, pc, c, 7, 2))
@@ -258,7 +275,7 @@ class NasNetCells:
         return self.w.node("Add", a, b)
 
     def squeeze(self, x: Feature, c: int) -> str:
-        return self.w.conv(self.w.node("Relu", x[0]), x[1], c, 1, relu=False)
+        return self.w.conv(self.w.node("Relu", x[0]), x[1], c, 1, relu=False, bias=self.bias)
 
     def adjust(self, before: Feature, now: Feature, c: int) -> str:
         """The value before last, with the channels and the size of the last one."""
@@ -272,7 +289,7 @@ class NasNetCells:
         halves = []
         for value, channels in ((x, c // 2), (shifted, c - c // 2)):
             every_other = w.average_pool(value, 1, 2, 0, count_pad=True)
-            halves.append(w.conv(every_other, before[1], channels, 1, relu=False))
+            halves.append(w.conv(every_other, before[1], channels, 1, relu=False, bias=self.bias))
         return w.node("Concat", *halves, axis=1)
 
     def separable(self, x: str, cin: int, cout: int, kernel: int, stride: int = 1) -> str:
@@ -280,6 +297,6 @@ class NasNetCells:
         w = self.w
         for channels, step in ((cin, stride), (cout, 1)):
             x = w.conv(w.node("Relu", x), channels, channels, kernel, step, groups=channels,
-                       relu=False)  # fmt: skip
-            x = w.conv(x, channels, cout, 1, relu=False)
+                       relu=False, bias=self.bias)  # fmt: skip
+            x = w.conv(x, channels, cout, 1, relu=False, bias=self.bias)
         return x

@@ -70,6 +70,13 @@ def strided_3x3_layers() -> list[ConvLayer]:
             ConvLayer(14, 512, 512, 3, 2)]  # fmt: skip
 
 
+def resnext50_grouped_layers() -> list[ConvLayer]:
+    """The 7 different 3x3 convolutions of ResNeXt-50, of 32 groups each."""
+    shapes = [(56, 128, 1), (56, 256, 2), (28, 256, 1), (28, 512, 2), (14, 512, 1), (14, 1024, 2),
+              (7, 1024, 1)]  # fmt: skip
+    return [ConvLayer(size, c, c, 3, stride, groups=32) for size, c, stride in shapes]
+
+
 def mobilenet_v2_depthwise_layers() -> list[ConvLayer]:
     """The 10 different depthwise convolutions of MobileNet-V2."""
     shapes = [(112, 32, 1), (112, 96, 2), (56, 144, 1), (56, 144, 2), (28, 192, 1), (28, 192, 2),

@@ -32,6 +32,12 @@ def bert_base(
     return w.model(w.node("Tanh", w.linear(first, width, width)))
 
 
+def bert_attention(tokens: int = 128, width: int = 768, heads: int = 12) -> onnx.ModelProto:
+    """The self-attention of one layer of BERT, with its projections."""
+    w = Writer()
+    return w.model(_attention(w, w.input("x0", (1, tokens, width)), tokens, width, heads))
+
+
 def vit_tiny(
     layers: int = 12, image: int = 224, width: int = 192, heads: int = 3, classes: int = 1000
 ) -> onnx.ModelProto:

@@ -80,14 +80,15 @@ class Writer:
         groups: int = 1,
         relu: bool = True,
         dims: int = 2,
+        bias: bool = True,
     ) -> str:
         """Convolution with bias (batch norm folded, as exporters do) and relu."""
         k = _each(kernel, dims)
         p = tuple(e // 2 for e in k) if pad is None else _each(pad, dims)
         fan = cin // groups * int(np.prod(k))
         w = self.normal((cout, cin // groups, *k), (1.5 / fan) ** 0.5)
-        b = self.normal((cout,), 0.05)
-        y = self.node("Conv", x, w, b, kernel_shape=k, strides=_each(stride, dims),
+        b = (self.normal((cout,), 0.05),) if bias else ()
+        y = self.node("Conv", x, w, *b, kernel_shape=k, strides=_each(stride, dims),
                       pads=[*p, *p], group=groups)  # fmt: skip
         return self.node("Relu", y) if relu else y
 

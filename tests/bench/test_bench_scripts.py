@@ -255,19 +255,26 @@ def test_contestants_share_their_arrays(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------- models
 def test_the_layers_are_those_of_the_networks() -> None:
     assert (len(layers.resnet50_layers()), len(BUILDERS)) == (20, 12)
-    graph = BUILDERS["mobilenet_v2"]().graph
+    found = grouped_convolutions(BUILDERS["mobilenet_v2"]())
+    assert found == set(layers.mobilenet_v2_depthwise_layers())
+    found = grouped_convolutions(BUILDERS["resnext50"]())
+    assert found == set(layers.resnext50_grouped_layers())
+
+
+def grouped_convolutions(model: onnx.ModelProto) -> set[layers.ConvLayer]:
+    graph = model.graph
     shapes = {
         v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
         for v in (*graph.input, *graph.value_info)
     }
-    depthwise = set()
+    grouped = set()
     for node in graph.node:
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "Conv" and attributes["group"] > 1:
             _, channels, size, _ = shapes[node.input[0]]
             stride, groups = attributes["strides"][0], attributes["group"]
-            depthwise.add(layers.ConvLayer(size, channels, channels, 3, stride, groups))
-    assert depthwise == set(layers.mobilenet_v2_depthwise_layers())
+            grouped.add(layers.ConvLayer(size, channels, channels, 3, stride, groups))
+    return grouped
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

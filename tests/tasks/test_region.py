@@ -18,6 +18,7 @@ from whet.graph.passes import expand_composites
 from whet.ops import REGISTRY
 from whet.schedule.prices import AnalyticPrice
 from whet.tasks.dag import Region
+from whet.tasks.layout import ChooseLayouts, choose_layouts, keep_rows
 from whet.tasks.price import Estimate
 from whet.tasks.region import (
     cut_around,
@@ -55,18 +56,21 @@ def blocks(count: int, batch: int = 1) -> Graph:
     return expand_composites(Graph(inputs, (x,), ("y",)))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("layouts", [choose_layouts, keep_rows])
 @pytest.mark.parametrize("seed", range(40))
-def test_the_plan_of_a_region_is_that_part_of_the_whole_plan(seed: int) -> None:
+def test_the_plan_of_a_region_is_that_part_of_the_whole_plan(
+    seed: int, layouts: ChooseLayouts
+) -> None:
     rng = random.Random(seed)
     graph = (
         blocks(3) if seed < 8 else expand_composites(random_graph(np.random.default_rng(seed), 14))
     )
     asked = price()
-    plan = plan_segment(graph, asked)
+    plan = plan_segment(graph, asked, layouts)
     for _ in range(4):
         chosen = rng.sample(plan.graph.nodes, rng.randint(1, min(3, len(plan.graph.nodes))))
         cut = cut_around(plan, chosen)
-        steps = plan_region(cut.region, cut.places, asked)
+        steps = plan_region(cut.region, cut.places, asked, layouts)
         assert Counter(s.key for s in steps) == Counter(s.key for s in cut.steps)
 
 

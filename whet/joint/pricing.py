@@ -12,6 +12,7 @@ from whet.graph.passes.expand_composites import ExpandingBuilder
 from whet.superopt.apply.rewrite import Part
 from whet.tasks.dag import Region
 from whet.tasks.edges import join_edges
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.pieces import NativePiece
 from whet.tasks.places import Place
 from whet.tasks.plan import Holds, plan_graph
@@ -32,11 +33,13 @@ class Whole:
     seconds: float
 
 
-def plan_whole(graph: Graph, price: Price, holds: Holds) -> Whole | None:
+def plan_whole(
+    graph: Graph, price: Price, holds: Holds, layouts: ChooseLayouts = choose_layouts
+) -> Whole | None:
     """The plan of a graph; None if parts of it are not native, or have no price."""
     outputs, known = written_out(graph.nodes, graph.outputs)
     expanded = Graph(graph.inputs, outputs, graph.output_names)
-    planned = plan_graph(expanded, price, holds)
+    planned = plan_graph(expanded, price, holds, layouts)
     if len(planned.pieces) != 1 or not isinstance(planned.pieces[0], NativePiece):
         return None
     (plan,) = planned.plans.values()
@@ -63,14 +66,24 @@ def _written(step: AnyStep) -> Sequence[Value]:
     return [v for node in inside for v in node.results if any(s.value is v for s in kept)]
 
 
-def part_price(part: Part, places: Mapping[Value, Place], old: Part, price: Price) -> float:
+def part_price(
+    part: Part,
+    places: Mapping[Value, Place],
+    old: Part,
+    price: Price,
+    layouts: ChooseLayouts = choose_layouts,
+) -> float:
     """Seconds of a part: what has not changed lies where it lay, and outputs take the places of
     those of the part that it replaces."""
-    return steps_price(part_steps(part, places, old, price)[0], price)
+    return steps_price(part_steps(part, places, old, price, layouts)[0], price)
 
 
 def part_steps(
-    part: Part, places: Mapping[Value, Place], old: Part, price: Price
+    part: Part,
+    places: Mapping[Value, Place],
+    old: Part,
+    price: Price,
+    layouts: ChooseLayouts = choose_layouts,
 ) -> tuple[Sequence[AnyStep], Mapping[Value, Value]]:
     """The kernels of such a part, and the values that were written out in simpler ones."""
     outputs, now = written_out(part.nodes, part.outputs)
@@ -82,7 +95,7 @@ def part_steps(
     }
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
-        steps = plan_region(Region(part.inputs, outputs), pinned, price)
+        steps = plan_region(Region(part.inputs, outputs), pinned, price, layouts)
         return join_edges(steps, price), now
 
 

@@ -26,6 +26,7 @@ from whet.joint.search import ALPHA, ENGINES, Budget, Engine, Found, backtrack
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
 from whet.superopt.saturate.saturation import Limits
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.plan import Holds
 from whet.tasks.price import Price
 
@@ -102,9 +103,10 @@ class Superoptimizer:
         alpha: float = ALPHA,
         checked: float = CHECKED_SECONDS,
         engines: tuple[Engine, ...] = ("backtracking",),
+        layouts: ChooseLayouts = choose_layouts,
     ) -> None:
         self.price, self.holds, self.alpha, self.checked = price, holds, alpha, checked
-        self.matcher, self.engines = matcher, engines
+        self.matcher, self.engines, self.layouts = matcher, engines, layouts
         self.alone = Alone(price)
         self.until = time.perf_counter() + seconds
         self.states = 0
@@ -116,7 +118,7 @@ class Superoptimizer:
 
     def run(self, graph: Graph, least: float = 0.0) -> Improved | None:
         """The best graph; None if the graph has no price, or one of less than `least` seconds."""
-        first = whole = plan_whole(graph, self.price, self.holds)
+        first = whole = plan_whole(graph, self.price, self.holds, self.layouts)
         if first is None or whole is None or first.seconds < least:
             return None
         whole = self._whole_graph(whole)
@@ -160,7 +162,7 @@ class Superoptimizer:
     def _planned(self, graph: Graph, outputs: Sequence[Value]) -> Whole | None:
         self.states += 1
         made = Graph(graph.inputs, tuple(outputs), graph.output_names, graph.names)
-        return plan_whole(made, self.price, self.holds)
+        return plan_whole(made, self.price, self.holds, self.layouts)
 
     # ------------------------------------------------------------------------------- its blocks
     def _blocks(
@@ -224,5 +226,5 @@ class Superoptimizer:
         if engine == "saturation":
             patterns = moves.matcher.patterns if moves.matcher is not None else None
             return saturated_search(block, patterns, self.alone, Limits(seconds=seconds))
-        price = lambda part: part_price(part, block.places, block.part, self.price)
+        price = lambda part: part_price(part, block.places, block.part, self.price, self.layouts)
         return backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)

@@ -9,7 +9,7 @@ at the model's edges, unless a window slides along their rows and nothing else i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from whet.core.types import Shape
@@ -42,6 +42,10 @@ class Layouts:
     border: Mapping[Value, Border] = field(default_factory=dict)
 
 
+ChooseLayouts = Callable[[Dag, Mapping[Value, int]], Layouts]
+"""Gives all values layouts; of some the contiguous axis is known."""
+
+
 def storage_order(rank: int, inner: int | None) -> tuple[int, ...]:
     """Axes from slowest to fastest."""
     if inner is None or rank == 0:
@@ -65,7 +69,6 @@ def choose_layouts(graph: Dag, pinned: Mapping[Value, int] | None = None) -> Lay
     """Layouts for all values that nodes produce; of pinned ones the contiguous axis is known."""
     pinned = pinned or {}
     wishes: dict[Value, dict[int, int]] = {}
-    border: dict[Value, Border] = {}
     found = {node: structure_of(node) for node in graph.nodes}
     for node, s in found.items():
         if s is None:
@@ -83,10 +86,6 @@ def choose_layouts(graph: Dag, pinned: Mapping[Value, int] | None = None) -> Lay
             for value, tensor in zip((*node.inputs, *node.results), (*s.inputs, *s.outputs)):
                 if tensor in gapless:
                     _wish(wishes, value, gapless[tensor])
-        for value, placeholder in zip(node.inputs, s.inputs):
-            need = zero_border(s, placeholder) if not isinstance(value, Constant) else None
-            if need is not None:
-                border[value] = wider_border(border.get(value), need)
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
     inner = _worth_converting(graph, found, inner)
     if pinned:
@@ -99,12 +98,33 @@ def choose_layouts(graph: Dag, pinned: Mapping[Value, int] | None = None) -> Lay
         for v, a in inner.items()
         if not isinstance(v, Constant) and not _is_row_major(v.tensor_type.shape, a)
     }
+    return Layouts(changed, _borders(graph, found, changed))
+
+
+def keep_rows(graph: Dag, pinned: Mapping[Value, int]) -> Layouts:
+    """Layouts that leave every value in rows, as callers have it; `choose_layouts` is judged by
+    them.  Pinned values lie where they do."""
+    found = {node: structure_of(node) for node in graph.nodes}
+    inner = {v: a for v, a in pinned.items() if not _is_row_major(v.tensor_type.shape, a)}
+    return Layouts(inner, _borders(graph, found, inner))
+
+
+def _borders(
+    graph: Dag, found: Mapping[Node, Structure | None], inner: Mapping[Value, int]
+) -> dict[Value, Border]:
+    """The zeros around values that windows reach beyond, where readers do not do without."""
+    border: dict[Value, Border] = {}
+    for node, s in found.items():
+        for value, placeholder in zip(node.inputs, s.inputs if s is not None else ()):
+            need = zero_border(s, placeholder) if s and not isinstance(value, Constant) else None
+            if need is not None:
+                border[value] = wider_border(border.get(value), need)
     for given in graph.inputs:
-        if given in border and given not in changed and _gets_a_border_later(graph, found, given):
+        if given in border and given not in inner and _gets_a_border_later(graph, found, given):
             del border[given]
-    for v in [v for v in border if _is_read_in_place(graph, found, v, changed)]:
+    for v in [v for v in border if _is_read_in_place(graph, found, v, inner)]:
         del border[v]
-    return Layouts(changed, border)
+    return border
 
 
 def _better_along_rows(

@@ -16,6 +16,7 @@ from whet.graph.graph import Graph, Node
 from whet.ir.tensor import describe
 from whet.tasks.bodies import body_graphs
 from whet.tasks.edges import join_edges
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.pieces import NativePiece, Piece, cut
 from whet.tasks.price import Price
 from whet.tasks.segment_plan import plan_segment
@@ -35,30 +36,35 @@ class GraphPlan:
     reasons: Mapping[Node, str]
 
 
-def plan_graph(graph: Graph, price: Price, holds: Holds) -> GraphPlan:
+def plan_graph(
+    graph: Graph, price: Price, holds: Holds, layouts: ChooseLayouts = choose_layouts
+) -> GraphPlan:
     """The plan of a graph; what no sketch computes runs on its own, and what is around it is
     planned anew."""
     with without_collection():
-        return _planned(graph, price, holds)
+        return _planned(graph, price, holds, layouts)
 
 
-def _planned(graph: Graph, price: Price, holds: Holds) -> GraphPlan:
+def _planned(graph: Graph, price: Price, holds: Holds, layouts: ChooseLayouts) -> GraphPlan:
     reasons = {n: r for n in graph.nodes for r in [why_not_native(n, holds)] if r is not None}
     while True:
-        plan = _with_alone(graph, reasons, price)
+        plan = _with_alone(graph, reasons, price, layouts)
         if len(plan.reasons) == len(reasons):
             return plan
         reasons = dict(plan.reasons)
 
 
-def _with_alone(graph: Graph, reasons: Mapping[Node, str], price: Price) -> GraphPlan:
+def _with_alone(
+    graph: Graph, reasons: Mapping[Node, str], price: Price, layouts: ChooseLayouts
+) -> GraphPlan:
     """The plan in which these nodes run on their own, and what it turns out no sketch fits."""
     pieces = cut(graph, lambda node: node not in reasons)
     plans: dict[NativePiece, Plan] = {}
     refused: dict[Node, str] = {}
     for piece in pieces:
         if isinstance(piece, NativePiece):
-            plans[piece], unfit = with_kernels(plan_segment(piece.graph, price), price)
+            made = plan_segment(piece.graph, price, layouts)
+            plans[piece], unfit = with_kernels(made, price)
             refused |= {piece.origin[n]: reason for n, reason in unfit.items()}
     return GraphPlan(pieces, plans, {**reasons, **refused})
 

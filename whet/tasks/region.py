@@ -17,7 +17,7 @@ from whet.core.collecting import without_collection
 from whet.graph.graph import Node, Result, Value
 from whet.tasks.dag import Region
 from whet.tasks.division_places import place_parts
-from whet.tasks.layout import Layouts, choose_layouts, strides_of
+from whet.tasks.layout import ChooseLayouts, Layouts, choose_layouts, strides_of
 from whet.tasks.places import Place, Storage
 from whet.tasks.price import ORIGINS, Estimate, Price
 from whet.tasks.segment_plan import grouped_steps
@@ -54,16 +54,15 @@ def cut_around(plan: Plan, nodes: Collection[Node]) -> Cut:
     return Cut(region, steps, {v: places[v] for v in values if v in places})
 
 
-def plan_region(region: Region, places: Mapping[Value, Place], price: Price) -> list[AnyStep]:
-    """The steps of a region whose known values stay at their places."""
-    return _planned(region, places, _layouts_around(region, places), price)
-
-
-def _planned(
-    region: Region, places: Mapping[Value, Place], layouts: Layouts, price: Price
+def plan_region(
+    region: Region,
+    places: Mapping[Value, Place],
+    price: Price,
+    layouts: ChooseLayouts = choose_layouts,
 ) -> list[AnyStep]:
-    placement, _ = place_parts(region, layouts, price, places)
-    return grouped_steps(region, placement, price)[0]
+    """The steps of a region whose known values stay at their places."""
+    placement, _ = place_parts(region, _layouts_around(region, places, layouts), price, places)
+    return grouped_steps(region, placement, price, layouts)[0]
 
 
 def difference(cut: Cut, rewritten: Region, price: Price) -> float:
@@ -74,9 +73,10 @@ def difference(cut: Cut, rewritten: Region, price: Price) -> float:
     places = {v: p for v, p in cut.places.items() if v not in cut.region.outputs}
     places |= {new: cut.places[v] for v, new in zip(cut.region.outputs, rewritten.outputs)}
     with without_collection():
-        layouts = _layouts_around(rewritten, places)
+        layouts = _layouts_around(rewritten, places, choose_layouts)
         places |= _with_wider_borders(rewritten, places, layouts)
-        steps = _planned(rewritten, places, layouts, price)
+        placement, _ = place_parts(rewritten, layouts, price, places)
+        steps = grouped_steps(rewritten, placement, price)[0]
         return steps_seconds(steps, price) - steps_seconds(cut.steps, price)
 
 
@@ -166,8 +166,10 @@ def _between(plan: Plan, inside: set[Node]) -> set[Node]:
     return back
 
 
-def _layouts_around(region: Region, places: Mapping[Value, Place]) -> Layouts:
-    return choose_layouts(region, {v: _contiguous_axis(v, place) for v, place in places.items()})
+def _layouts_around(
+    region: Region, places: Mapping[Value, Place], choose: ChooseLayouts
+) -> Layouts:
+    return choose(region, {v: _contiguous_axis(v, place) for v, place in places.items()})
 
 
 def _contiguous_axis(v: Value, place: Place) -> int:

@@ -12,7 +12,7 @@ from whet.tasks.division_places import place_parts
 from whet.tasks.group_stages import row_axes
 from whet.tasks.groups import Group, reduces
 from whet.tasks.kernel_steps import copy_step, group_steps
-from whet.tasks.layout import choose_layouts
+from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.partition import partition
 from whet.tasks.places import Placement
 from whet.tasks.price import Price
@@ -20,10 +20,10 @@ from whet.tasks.steps import AnyStep, Plan, Step
 from whet.tasks.wiring import wiring_of
 
 
-def plan_segment(graph: Graph, price: Price) -> Plan:
+def plan_segment(graph: Graph, price: Price, layouts: ChooseLayouts = choose_layouts) -> Plan:
     """The plan of a graph whose operators all have tensor expressions or loop programs."""
-    placement, slower = place_parts(graph, choose_layouts(graph), price)
-    steps, others = grouped_steps(graph, placement, price)
+    placement, slower = place_parts(graph, layouts(graph, {}), price)
+    steps, others = grouped_steps(graph, placement, price, layouts)
     arriving = [
         copy_step(placement.arriving[v], placement.places[v], "input")
         for v in placement.arriving
@@ -38,11 +38,12 @@ def plan_segment(graph: Graph, price: Price) -> Plan:
 
 
 def grouped_steps(
-    graph: Dag, placement: Placement, price: Price
+    graph: Dag, placement: Placement, price: Price, layouts: ChooseLayouts = choose_layouts
 ) -> tuple[list[AnyStep], list[Step]]:
     """The steps of all groups of nodes, and those of other groups that are expected to be slower.
 
-    What becomes a group, and its steps, depends on its neighbours alone.
+    What becomes a group, and its steps, depends on its neighbours alone.  `layouts` are chosen for
+    the bodies of nodes that have any.
     """
     others: list[Step] = []
 
@@ -73,7 +74,7 @@ def grouped_steps(
         first = group.nodes[0]
         if isinstance(first.op, Control):
             name = graph.names.get(first, first.op.name)
-            inner = lambda body: plan_segment(body, price)
+            inner = lambda body: plan_segment(body, price, layouts)
             steps += control_steps(first, placement, name, inner, copy_step)
         else:
             steps += group_steps(graph, group, placement)

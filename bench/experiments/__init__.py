@@ -1,0 +1,1 @@
+"""The experiments of bench/paper.py, a module each."""
