@@ -13,12 +13,14 @@ against the block as it was: how often is the sign right?
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import random
 import statistics
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +30,10 @@ from harness.report import Goal, Report, number, parser, say, settings_of
 from harness.tuning import graph_of, native_engine
 from whet.build.backend import backend_of
 from whet.graph.graph import Graph, Input
-from whet.joint.blocks import Block, cut_blocks
+from whet.joint.blocks import Block, cut_blocks, form_of
 from whet.joint.kept import rewritten_graph, search, shared_matcher
 from whet.joint.moves import Moves
-from whet.joint.pricing import part_price, plan_whole
+from whet.joint.pricing import plan_whole
 from whet.joint.recipe import follow_recipe, write_recipe
 from whet.joint.superoptimize import Superoptimizer
 from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
@@ -41,7 +43,7 @@ from zoo.networks import BUILDERS, Network, build_networks
 SEARCH_SECONDS = 10.0
 GAINS = {"nasrnn": 1.5, "bert_base": 1.04, "vit_tiny": 1.04}
 """Gains that rewriting should bring; others should not lose."""
-REGIONS_PER_NETWORK = 12
+REGIONS_PER_NETWORK = 16
 LEAST_CHANGE = 0.05
 SPEED_LIMITS = {"resnet50": 10.0, "bert_base": 10.0, "nasnet_a": 60.0}
 """Seconds for 1,000 graphs."""
@@ -137,9 +139,9 @@ def sign(report: Report, networks: Sequence[Network], threads: int) -> None:
     for network in networks:
         say(f"rewriting blocks of {network.name}")
         found = compared_blocks(graph_of(network.path), threads)
-        agree = sum(expected * real > 0 for expected, real in found)
+        agree = sum(c.right for c in found)
         right, total = right + agree, total + len(found)
-        report.rows += [{"network": network.name, "expected": e, "real": r} for e, r in found]
+        report.rows += [{"network": network.name, **dataclasses.asdict(c)} for c in found]
         rows.append([network.name, str(len(found)), str(agree)])
     rows.append(["all", str(total), str(right)])
     header = ["network", "blocks", "right sign"]
@@ -148,40 +150,59 @@ def sign(report: Report, networks: Sequence[Network], threads: int) -> None:
     report.goals.append(Goal("right sign", right / max(total, 1), 0.9))
 
 
-def compared_blocks(graph: Graph, threads: int) -> list[tuple[float, float]]:
-    """Expected and measured changes, as logarithms, of some rewrites of blocks."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A rewrite of a block: how many times faster it was expected to make it, and made it."""
+
+    rule: str
+    expected: float
+    measured: float
+
+    @property
+    def right(self) -> bool:
+        return (self.expected > 1) == (self.measured > 1)
+
+
+def compared_blocks(graph: Graph, threads: int) -> list[Change]:
+    """Some rewrites of blocks, each block compiled alone and priced as such."""
     price, rng = price_of(graph, threads), random.Random(0)
-    whole = plan_whole(graph, price, backend_of(native_engine().target).holds)
+    holds = backend_of(native_engine().target).holds
+    whole = plan_whole(graph, price, holds)
     if whole is None:
         return []
-    blocks = cut_blocks(whole)
-    found: list[tuple[float, float]] = []
+    blocks = {form_of(b.part, b.places).key: b for b in cut_blocks(whole)}
+    steps = [
+        (block, rewrites[0].rule, part)
+        for block in blocks.values()
+        for rewrites, part in Moves(shared_matcher("real"))(block.part)
+    ]
+    found: list[Change] = []
     tried: set[tuple[str, float]] = set()
-    for block in rng.sample(blocks, len(blocks)):
-        before = part_price(block.part, block.places, block.part, price)
-        steps = list(Moves(shared_matcher("real"))(block.part))
-        for rewrites, part in rng.sample(steps, min(len(steps), 10)):
-            after = part_price(part, block.places, block.part, price)
-            kind = (rewrites[0].rule, round(before / after, 3))
-            if abs(np.log(before / after)) < np.log1p(LEAST_CHANGE) or kind in tried:
-                continue
-            tried.add(kind)
-            real = measured_change(block, part, threads)
-            found.append((float(np.log(before / after)), float(np.log(real))))
-            if len(found) == REGIONS_PER_NETWORK:
-                return found
+    for block, rule, part in rng.sample(steps, len(steps)):
+        both = graphs_of(block, part)
+        planned = [plan_whole(g, price, holds) for g in both]
+        if planned[0] is None or planned[1] is None:
+            continue
+        expected = planned[0].seconds / planned[1].seconds
+        kind = (rule, round(expected, 2))
+        if abs(np.log(expected)) < np.log1p(LEAST_CHANGE) or kind in tried:
+            continue
+        tried.add(kind)
+        turns = in_turns([built(g, threads) for g in both], random_inputs(both[0]), 0.3)
+        found.append(Change(rule, expected, turns.ratio(0, 1).middle))
+        if len(found) == REGIONS_PER_NETWORK:
+            break
     return found
 
 
-def measured_change(block: Block, part: Part, threads: int) -> float:
-    """The speed of the rewritten block by that of the block, both compiled alone."""
+def graphs_of(block: Block, part: Part) -> tuple[Graph, Graph]:
+    """The block and the part that may replace it, as graphs."""
     inputs = tuple(v for v in block.part.inputs if isinstance(v, Input))
     names = tuple(f"y{n}" for n in range(len(block.part.outputs)))
     first = Graph(inputs, block.part.outputs, names)
     recipe = write_recipe(first, part.outputs)
     assert recipe is not None
-    both = [built(g, threads) for g in (first, follow_recipe(recipe, first))]
-    return in_turns(both, random_inputs(first), 0.3).ratio(0, 1).middle
+    return first, follow_recipe(recipe, first)
 
 
 # --------------------------------------------------------------------------------------- speed
