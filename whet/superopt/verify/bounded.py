@@ -23,6 +23,8 @@ FIRST = 3
 POOLS: tuple[tuple[int, ...], ...] = ((1, 2, 3), (2, 3), (2,), (1, 2), (3, 2))
 LARGEST = 3
 """The largest extent of an input."""
+MOST_POINTS = 1 << 16
+"""Points of an evaluation on polynomials."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Verdict:
 def check_bounded(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
     """The verdict on a claim; the same for the same claim and seed."""
     # As in the other gate, a few shapes first: most false claims fail at once.
-    stream = Stream(claim, seed, POOLS, LARGEST)
+    stream = Stream(claim, seed, POOLS, LARGEST, MOST_POINTS)
     few = stream.spread(min(FIRST, shapes))
     first = _check(claim, few)
     if not first.passed:
