@@ -6,8 +6,9 @@ A law is an equation that an operator's class states and that tests found no fau
     avg_pool(conv(x, w, ...), ...) = conv(avg_pool(x, ...), w, ...) when dim(w, 2) == 1
     ->  rule law-avg_pool-conv-...  with x activation 4, w weight 4
 
-It becomes one candidate for all ranks that networks have and at which it is used, and for each of
-these one whose operands are activations and one where those that usually are constants are.  Laws
+It becomes a candidate for each of the ranks that networks have and at which it is used: one whose
+operands are activations but for filters, numbers and vectors, and one where all are constants that
+often are.  Laws
 that differ only in the part of a split that they speak of are one rule with several outputs.
 """
 
@@ -19,17 +20,20 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from whet.graph.attributes import Expression, Infix, Literal, Measure, walk
+from whet.graph.attributes import Expression, Infix, ListOf, Literal, Measure
 from whet.graph.laws import read_law
 from whet.graph.terms import Apply, Term, Variable, subterms, tensor_names
-from whet.ops.base import Law
+from whet.ops import weights
+from whet.ops.base import REGISTRY, Law
 from whet.superopt.rules.rule import Rule, Variable as Input
 from whet.superopt.verify.axioms import axioms_of, usable
 
-WINDOWS = ("conv", "conv_transpose", "avg_pool", "max_pool", "lp_pool")
-RANKS_OF_WINDOWS = (4, 5)
-RANKS_OF_MATRICES = (2, 3, 4)
-RANKS = (2, 3, 4, 5)
+OF_WEIGHTS = {name for name, cls in REGISTRY.items() if cls.__module__ == weights.__name__}
+"""Operators that rules compute filters with, and that networks do not contain."""
+WINDOWS = {"conv", "conv_transpose", "avg_pool", "max_pool", "lp_pool"}
+AMONG_VOLUMES = {"add", "mul", "relu", "maximum", "minimum", "concat", "split", "slice"}
+RANKS_OF_WINDOWS, RANK_OF_VOLUMES = (4, 5), 5
+RANKS = (2, 3, 4)
 """The ranks of the largest operand that networks have."""
 FILTERS = (("conv", 1), ("conv_transpose", 1))
 """Operands that are constants of the model."""
@@ -92,6 +96,8 @@ def _rules(names: tuple[str, ...], laws: Sequence[Law]) -> tuple[list[Rule], str
     left, right = tuple(r.left for r in read), tuple(r.right for r in read)
     if left == right:
         return [], "both sides are the same"
+    if _operators((*left, *right)) & OF_WEIGHTS:
+        return [], "networks do not contain its operators"
     if _is_example((*left, *right), read[0].guards):
         return [], "it is stated for the numbers of an example"
     if not all(axioms_of(name, law) for name, law in zip(names, laws)):
@@ -99,7 +105,7 @@ def _rules(names: tuple[str, ...], laws: Sequence[Law]) -> tuple[list[Rule], str
     made = []
     at = [axiom.ranks for axiom in axioms_of(names[0], laws[0])]
     for ranks in (r for r in at if _is_usual((*left, *right), max((n for _, n in r), default=0))):
-        for constant in _constants(left, right):
+        for constant in _constants(left, right, dict(ranks)):
             inputs = tuple(Input(n, r, "weight" if n in constant else "activation")
                            for n, r in ranks)  # fmt: skip
             sides = (tuple(map(str, left)), tuple(map(str, right)))
@@ -121,39 +127,43 @@ def _operators(terms: Sequence[Term]) -> set[str]:
 def _is_usual(terms: Sequence[Term], rank: int) -> bool:
     """Whether networks apply these operators to values of this rank."""
     ops = _operators(terms)
-    if ops & {*WINDOWS}:
+    if ops & WINDOWS:
         return rank in RANKS_OF_WINDOWS
-    return rank in (RANKS_OF_MATRICES if "matmul" in ops else RANKS)
+    if rank == RANK_OF_VOLUMES:
+        return ops <= AMONG_VOLUMES
+    return rank in RANKS
 
 
 def _is_example(terms: Sequence[Term], guards: Sequence[Expression]) -> bool:
     """Whether the law is about the numbers of its example: extents, strides, sizes."""
     applied = (t for term in terms for t in subterms(term) if isinstance(t, Apply))
     for name, value in ((k, e) for t in applied for k, e in t.attributes):
-        numbers = (e.value for e in walk(value) if isinstance(e, Literal))
+        items = value.items if isinstance(value, ListOf) else (value,)
+        numbers = (e.value for e in items if isinstance(e, Literal))
         if name not in LITERAL and any(type(v) is int and v > 1 for v in numbers):
-            inside = any(isinstance(e, (Infix, Measure)) for e in walk(value))
-            if not inside:
-                return True
+            return True
     return any(
         isinstance(g, Infix) and g.op == "==" and isinstance(g.left, Measure)
-        and isinstance(g.right, Literal) and g.right.value != 1
+        and g.left.kind == "dim" and isinstance(g.right, Literal) and g.right.value != 1
         for g in guards
     )  # fmt: skip
 
 
-def _constants(left: Sequence[Term], right: Sequence[Term]) -> Iterator[frozenset[str]]:
-    """The variables that are constants: those in filters, and then also those that often are."""
+def _constants(
+    left: Sequence[Term], right: Sequence[Term], ranks: Mapping[str, int]
+) -> Iterator[frozenset[str]]:
+    """The variables that are constants: filters, numbers and vectors, and then also those that
+    often are."""
     sides = [(_names(side), side) for side in (left, right)]
-    every = sides[0][0] | sides[1][0]
-    filters = _beneath(left, FILTERS) | _beneath(right, FILTERS)
     often = {
         name
-        for name in every
+        for name in ranks
         if all(name not in names or name in _beneath(side, OFTEN_CONSTANT) for names, side in sides)
     }
-    for found in dict.fromkeys((frozenset(filters), frozenset(filters | often))):
-        if found != every:
+    small = {name for name in often if ranks[name] < max(ranks.values())}
+    always = _beneath(left, FILTERS) | _beneath(right, FILTERS) | small
+    for found in dict.fromkeys((frozenset(always), frozenset(always | often))):
+        if found != set(ranks):
             yield found
 
 
