@@ -7,6 +7,7 @@ difference says only that this gate cannot tell.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from whet.superopt.verify.assign import Stream
 from whet.superopt.verify.claims import Assignment, Claim
+from whet.superopt.verify.demands import violations
 from whet.superopt.verify.evaluate import DivisionByZero, NoMeaning, evaluate_typed
 from whet.superopt.verify.identity import Counterexample, Sides
 from whet.superopt.verify.polynomial import Polynomial, Polynomials
@@ -23,6 +25,8 @@ FIRST = 3
 POOLS: tuple[tuple[int, ...], ...] = ((1, 2, 3), (2, 3), (2,), (1, 2), (3, 2))
 LARGEST = 3
 """The largest extent of an input."""
+ELEMENTS = 256
+"""Elements of all inputs together where equations between extents are violated."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,18 @@ def check_bounded(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
         return first
     tried = stream.spread(shapes)
     rest = tuple(at for at in tried if at not in few)
-    if not rest:
-        return first
-    verdict = _check(claim, rest)
-    return Verdict(True, (*first.at, *verdict.at)) if verdict.passed else verdict
+    verdict = _check(claim, rest) if rest else first
+    if not verdict.passed:
+        return verdict
+    seen = tuple(dict.fromkeys((*first.at, *verdict.at)))
+    # Groups need extents beyond the largest: where equations are violated they are allowed.
+    against = tuple(at for at in violations(claim, seen) if _elements(at) <= ELEMENTS)
+    last = _check(claim, against) if against else verdict
+    return Verdict(True, (*seen, *against)) if last.passed else last
+
+
+def _elements(at: Assignment) -> int:
+    return sum(math.prod(shape) for _, shape in at.shapes)
 
 
 def _check(claim: Claim, small: tuple[Assignment, ...]) -> Verdict:
