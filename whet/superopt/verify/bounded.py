@@ -18,6 +18,7 @@ from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.demands import violations
 from whet.superopt.verify.evaluate import DivisionByZero, NoMeaning, evaluate_typed
 from whet.superopt.verify.identity import Counterexample, Sides
+from whet.superopt.verify.outer import arguments
 from whet.superopt.verify.polynomial import Polynomial, Polynomials
 
 SHAPES = 24
@@ -85,6 +86,30 @@ def _check(claim: Claim, small: tuple[Assignment, ...]) -> Verdict:
 
 
 def _differ(claim: Claim, at: Assignment) -> tuple[Counterexample | None, bool]:
+    """The difference of the sides, if there is one, and whether opaque functions are behind it.
+
+    Where they are, arguments that agree decide: whatever the operator outside computes.
+    """
+    try:
+        wrong, opaque = _normal_forms_differ(claim, at)
+    except NoMeaning:
+        if not _arguments_agree(claim, at):
+            raise
+        return None, True
+    if wrong is not None and opaque and _arguments_agree(claim, at):
+        wrong = None
+    return wrong, opaque
+
+
+def _arguments_agree(claim: Claim, at: Assignment) -> bool:
+    inner = arguments(claim)
+    try:
+        return bool(inner) and all(_differ(c, at)[0] is None for c in inner)
+    except NoMeaning:
+        return False
+
+
+def _normal_forms_differ(claim: Claim, at: Assignment) -> tuple[Counterexample | None, bool]:
     sides = Sides(claim, at)
     wrong = sides.types_differ()
     if wrong is not None:

@@ -57,11 +57,12 @@ def violations(claim: Claim, at: tuple[Assignment, ...]) -> tuple[Assignment, ..
         questioned = next((c for c in classes if len(c) > 1 and c not in demanded), None)
         if questioned is None:
             return tuple(found)
-        violated = _Challenge(claim, questioned, tuple(classes)).violated(bases)
-        if violated is None:
+        challenge = _Challenge(claim, questioned, tuple(classes))
+        # From every base: one shape may hide what another shows (a window that sees padding only).
+        violated = [at for at in map(challenge.violated, bases) if at is not None]
+        found += violated
+        if not violated:
             demanded.add(questioned)
-        else:
-            found.append(violated)
 
 
 def _bases(at: Sequence[Assignment]) -> list[Assignment]:
@@ -79,13 +80,13 @@ class _Challenge:
     equal: Unit
     classes: tuple[Unit, ...]
 
-    def violated(self, bases: Iterable[Assignment]) -> Assignment | None:
-        for base in bases:
-            start = self._composite(base)
-            for change, part in itertools.product(CHANGES, self._parts()):
-                found = repaired(self.claim, start, part, change, self.classes, self._differs)
-                if found is not None:
-                    return self._reduced(found)
+    def violated(self, base: Assignment) -> Assignment | None:
+        """A variation of the assignment in which they differ."""
+        start = self._composite(base)
+        for change, part in itertools.product(CHANGES, self._parts()):
+            found = repaired(self.claim, start, part, change, self.classes, self._differs)
+            if found is not None:
+                return self._reduced(found)
         return None
 
     def _parts(self) -> list[Unit]:
