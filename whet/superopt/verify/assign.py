@@ -151,6 +151,9 @@ def search(
         if plan.attributes:
             varied = (rng.random.choice(known) for _ in known[:VARIED])
             suggested += (Attempt(plan, pool, rng).other_attributes(a) for a in varied)
+        if known and largest is None:
+            scaled = equal.scaled(claim, rng.random.choice(known), rng)
+            suggested += [] if scaled is None else [scaled]
         new = [a for a in suggested if a not in found and (a is at or fits(claim, a))]
         for a in new:
             yield from _with_challenges(claim, a, found, equal)
