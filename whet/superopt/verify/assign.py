@@ -82,7 +82,7 @@ class Stream:
         self.found: list[Assignment] = []
         self.shown: list[frozenset[str]] = []
         every = search(claim, seed, pools, largest)
-        self._more = (at for at in every if effort(_typed(claim, at)) <= most)
+        self._more = (at for at in every if affordable(claim, at, most))
 
     def spread(self, count: int) -> tuple[Assignment, ...]:
         """Up to `count` different assignments that together show as many features as possible.
@@ -185,6 +185,11 @@ def _with_challenges(
             found[changed] = None
             yield changed
             equal.learn(changed)
+
+
+def affordable(claim: Claim, at: Assignment, most: int = MOST_POINTS) -> bool:
+    """Whether the claim can be evaluated there at up to so many points."""
+    return effort(_typed(claim, at)) <= most
 
 
 def _typed(claim: Claim, at: Assignment) -> Typed:
