@@ -93,7 +93,7 @@ class Pad(Op):
 
     @classmethod
     def sample(cls, rng: np.random.Generator) -> Sample:
-        shape = random_shape(rng, 1, 4)
+        shape = random_shape(rng)
         pads = tuple(int(p) for p in rng.integers(0, 4, 2 * len(shape)))
         modes: tuple[PadMode, ...] = ("constant", "reflect", "edge", "wrap")
         op = cls(pads, modes[int(rng.integers(4))])

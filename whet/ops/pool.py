@@ -22,6 +22,7 @@ from whet.ops.shared.spatial_laws import (
     added,
     border,
     kernel_of_one,
+    only_in_space,
     per_channel,
     repeated,
     still,
@@ -133,7 +134,7 @@ def _average_laws(n: int) -> Iterator[Law]:
     x, channel = (2, 3, *spatial), (1, 3, *one)
     along = f"shape(c) == {per_channel('dim(x, 1)', n)}"
     none = repeated(0, 2 * n)
-    before, more = (f"pad(x, 0, pads={border(pads, n)})" for pads in "pq")
+    before = f"pad(x, 0, pads={border('p', n)})"
     yield law(f"{_averaged('mul(x, c)')} = mul({_averaged('x')}, c)", "real", when=(along,),
               **example, n=True, x=x, c=channel)  # fmt: skip
     yield law(f"{_averaged('add(x, c)')} = add({_averaged('x')}, c)", "real",
@@ -142,9 +143,10 @@ def _average_laws(n: int) -> Iterator[Law]:
     yield law(f"{_averaged('x', counted='true')} = "
               f"{_averaged(before, none, 'false')}", "exact",
               when=("m == false",), **example, x=x)  # fmt: skip
-    yield law(f"{_averaged(more, counted='true')} = "
-              f"{_averaged('x', added('p', 'q', n), 'true')}", "exact", when=("m == false",),
-              **example, q=example["p"][::-1], x=x)  # fmt: skip
+    yield law(f"{_averaged('pad(x, 0, pads=q)', counted='true')} = "
+              f"{_averaged('x', added('p', 'q', n), 'true')}", "exact",
+              when=("m == false", only_in_space("q", n)), **example,
+              q=(0, 0, *(1, 2, 0)[:n], 0, 0, *(2, 0, 1)[:n]), x=x)  # fmt: skip
     # Channel mixing commutes with averaging in space.
     yield law(f"{_averaged(f'conv(x, w, {still(n)}, groups=g)')} = "
               f"conv({_averaged('x')}, w, {still(n)}, groups=g)", "real",

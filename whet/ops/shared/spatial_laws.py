@@ -42,9 +42,17 @@ def border(pads: str, n: int) -> str:
     return f"[0, 0, {first}, 0, 0, {last}]"
 
 
+def only_in_space(q: str, n: int) -> str:
+    """That `pads` of `pad` leave the batch and the channels as they are."""
+    first = ", ".join(f"{q}[{2 + k}]" for k in range(n))
+    last = ", ".join(f"{q}[{4 + n + k}]" for k in range(n))
+    return f"{q} == [0, 0, {first}, 0, 0, {last}]"
+
+
 def added(pads: str, more: str, n: int) -> str:
-    """The pads of a window around images that have a border already."""
-    return f"[{', '.join(f'{pads}[{k}] + {more}[{k}]' for k in range(2 * n))}]"
+    """The pads of a window around images that `pad` has given a border of `more` already."""
+    places = (*range(2, 2 + n), *range(4 + n, 4 + 2 * n))
+    return f"[{', '.join(f'{pads}[{k}] + {more}[{at}]' for k, at in enumerate(places))}]"
 
 
 def strided(x: str, strides: str, n: int) -> str:
