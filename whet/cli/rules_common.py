@@ -46,7 +46,7 @@ PoolOption = Annotated[
         "--pool",
         metavar="NAME",
         help="Inputs to start from, `ten` by default; may be repeated. Pools: ten, twenty, groups, "
-        "matrices, batches, strided.",
+        "matrices, batches, sums, strided.",
     ),
 ]
 LettersOption = Annotated[

@@ -121,4 +121,15 @@ STRIDED = Pool(
     Alphabet(CORE),
 ).extended("strided")
 
-POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES, BATCHES)} | {"strided": STRIDED}
+SUMS = Pool(
+    "sums",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2", "x3"),
+        *_activations((2, ROWS, WIDTH), "y1", "y2", "y3"),
+        *_activations(IMAGE, "i1", "i2", "i3"),
+        *_weights((4, 4, 3, 3), "k1", "k2", "k3"),
+    ),
+    Alphabet(CORE),
+)
+
+POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES, BATCHES, SUMS)} | {"strided": STRIDED}
