@@ -48,8 +48,8 @@ PoolOption = Annotated[
         "--pool",
         metavar="NAME[:N]",
         help="Inputs to start from, `ten` by default, with up to N operators per side; may be "
-        "repeated. Pools: ten, twenty, groups, matrices, batches, strided, biases, row_biases, "
-        "token_biases, heads, volumes, transposed, windows.",
+        "repeated. Pools: ten, twenty, groups, matrices, batches, sums, strided, biases, "
+        "row_biases, token_biases, heads, volumes, transposed, windows.",
     ),
 ]
 LettersOption = Annotated[

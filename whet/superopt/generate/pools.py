@@ -128,6 +128,17 @@ STRIDED = Pool(
     Alphabet(CORE),
 ).extended("strided")
 
+SUMS = Pool(
+    "sums",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2", "x3"),
+        *_activations((2, ROWS, WIDTH), "y1", "y2", "y3"),
+        *_activations(IMAGE, "i1", "i2", "i3"),
+        *_weights((4, 4, 3, 3), "k1", "k2", "k3"),
+    ),
+    Alphabet(CORE),
+)
+
 CHANNELS = (1, 4, 1, 1)
 
 BIASES = Pool(
@@ -206,7 +217,7 @@ WINDOWS = Pool(
 POOLS = {
     p.name.partition("-")[0]: p
     for p in (
-        TEN, TWENTY, GROUPS, MATRICES, BATCHES, BIASES, ROW_BIASES, TOKEN_BIASES, HEADS, VOLUMES,
+        TEN, TWENTY, GROUPS, MATRICES, BATCHES, SUMS, BIASES, ROW_BIASES, TOKEN_BIASES, HEADS, VOLUMES,
         TRANSPOSED, WINDOWS,
     )
 } | {"strided": STRIDED}  # fmt: skip
