@@ -170,7 +170,7 @@ def _maximum_laws(n: int) -> Iterator[Law]:
         yield law(f"max_pool({bound}(x, c), {ANY}) = {bound}(max_pool(x, {ANY}), c)", "exact",
                   when=met, **example, x=x, c=())  # fmt: skip
     yield law(f"max_pool(add(x, c), {ANY}) = add(max_pool(x, {ANY}), c)", "exact",
-              when=(f"shape(c) == {per_channel('dim(x, 1)', n)}",), **example, x=x,
+              when=(f"shape(c) == {per_channel('dim(x, 1)', n)}", *met), **example, x=x,
               c=channel)  # fmt: skip
     # The largest of one element is that element.
     yield law(f"max_pool(x, kernel={repeated(1, n)}, strides=s, pads={repeated(0, 2 * n)}, "
