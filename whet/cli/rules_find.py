@@ -88,7 +88,7 @@ def generate_command(
 
     The same seed gives the same files, byte for byte, whatever the workers.
     """
-    from whet.superopt.generate.laws import law_candidates, without_repetitions
+    from whet.superopt.generate.laws import as_stated, law_candidates, without_repetitions
     from whet.superopt.prune.candidates import Catalogue, find_candidates
     from whet.superopt.verify.axioms import laws as known_laws
     from whet.superopt.verify.gates import verify_forms
@@ -120,7 +120,7 @@ def generate_command(
             reports = verify_forms(forms, seed, runner, begin("proofs"), 1, proofs)
             own = tuple(r.rule for r in reports if r.outcome == "proved")
             new = tuple((rule,) for rule in without_repetitions(stated.rules, own))
-            of_laws = verify_forms(new, seed, runner, begin("proofs of laws"), 1, proofs)
+            of_laws = as_stated(verify_forms(new, seed, runner, begin("proofs of laws"), 1, proofs))
     except KeyboardInterrupt:
         heard()
         reporter.note(_how_to_go_on(resume))

@@ -27,6 +27,7 @@ from whet.ops import weights
 from whet.ops.base import REGISTRY, Law
 from whet.superopt.rules.rule import Rule, Variable as Input
 from whet.superopt.verify.axioms import axioms_of, usable
+from whet.superopt.verify.report import Report
 
 OF_WEIGHTS = {name for name, cls in REGISTRY.items() if cls.__module__ == weights.__name__}
 """Operators that rules compute filters with, and that networks do not contain."""
@@ -73,6 +74,16 @@ def without_repetitions(rules: Sequence[Rule], known: Collection[Rule]) -> tuple
     return tuple(rule for rule in rules if meaning(rule) not in said)
 
 
+def as_stated(reports: Sequence[Report]) -> tuple[Report, ...]:
+    """The reports on laws: one that holds only with further guards is not the law."""
+    return tuple(
+        dataclasses.replace(r, outcome="unproved", hint="it is proved with further guards only")
+        if r.added_guards
+        else r
+        for r in reports
+    )
+
+
 def _of_one_split(known: Mapping[str, Law]) -> Iterator[tuple[str, ...]]:
     """The laws that differ only in the part of a split, together; others alone.
 
@@ -109,7 +120,8 @@ def _rules(names: tuple[str, ...], laws: Sequence[Law]) -> tuple[list[Rule], str
             inputs = tuple(Input(n, r, "weight" if n in constant else "activation")
                            for n, r in ranks)  # fmt: skip
             sides = (tuple(map(str, left)), tuple(map(str, right)))
-            made.append(_named(Rule("", inputs, *sides, laws[0].when, laws[0].numeric)))
+            rule = Rule("", inputs, *sides, laws[0].when, laws[0].numeric, stated_by=names)
+            made.append(_named(rule))
     return made, "" if made else "networks have no values of these ranks"
 
 

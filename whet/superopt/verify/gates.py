@@ -68,7 +68,8 @@ def _judge(rule: Rule, prover: Prover, seed: int) -> _Judged:
         return _Judged(Report(rule, "unproved", why, hint=numeric.problem))
     # A proof of what a counterexample refutes would be an alarm, so the prover is asked anyway.
     began = time.process_time()
-    known = rule.certificate.axioms if rule.certificate is not None else None
+    replayed = rule.certificate.axioms if rule.certificate is not None else None
+    known = replayed if replayed is not None else rule.stated_by or None
     proof = prover.prove(tested, numeric.at, known)
     took = time.process_time() - began
     symbolic = check_bounded(tested, seed)
