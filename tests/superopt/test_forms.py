@@ -8,9 +8,9 @@ import pytest
 from whet.core.dtypes import f64
 from whet.core.types import Array, Shape
 from whet.ops.activation import Gelu, Relu
-from whet.ops.arithmetic import Add, Mul, Reciprocal, Sub
+from whet.ops.arithmetic import Add, Maximum, Minimum, Mul, Reciprocal, Sub
 from whet.ops.base import Op
-from whet.ops.conv import Conv
+from whet.ops.conv import Conv, ConvTranspose
 from whet.ops.logic import Where
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Reshape, Split, Transpose
@@ -40,6 +40,10 @@ CASES: tuple[tuple[Op, tuple[Shape, ...]], ...] = (
     (AvgPool(*WINDOW), ((2, 3, 5, 6),)),
     (AvgPool(*WINDOW, count_include_pad=True), ((2, 3, 5, 6),)),
     (MaxPool(*WINDOW), ((2, 3, 5, 6),)),
+    (Maximum(), ((3, 4), ())),
+    (Minimum(), ((3, 4), (3, 4))),
+    (ConvTranspose((2, 1), (1, 0, 1, 1), (1, 1), (1, 0)), ((2, 3, 3, 4), (3, 2, 3, 2))),
+    (Conv((1, 2, 1), (1, 0, 0, 1, 0, 1), (1, 1, 1)), ((1, 2, 3, 4, 2), (3, 2, 2, 1, 2))),
     (Relu(), ((3, 4),)),
     (Transpose((0, 2, 1)), ((2, 3, 4),)),
     (Reshape((6, 4)), ((2, 3, 4),)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from whet.superopt.generate.alphabet import CORE, EXTRA, Alphabet
@@ -62,9 +64,74 @@ def test_batches_of_matrices_are_multiplied() -> None:
     ) in rules
 
 
+JOINED = "concat(conv(i1, k1), conv(i1, k2))", "conv(i1, concat(k1, k2))"
+MOVED = {
+    "biases": [
+        ("add(add(i1, b1), add(i2, b2))", "add(add(i1, i2), add(b1, b2))"),
+        ("avg_pool(add(i1, b1))", "add(avg_pool(i1), b1)"),
+        ("concat(add(i1, b1), add(i2, b1))", "add(concat(i1, i2), b1)"),
+        ("conv(mul(i1, b1), k1)", "conv(i1, mul(k1, b1))"),
+    ],
+    "row_biases": [
+        ("mul(matmul(x1, w1), b1)", "matmul(x1, mul(w1, b1))"),
+        ("add(add(x1, b1), add(x2, b2))", "add(add(x1, x2), add(b1, b2))"),
+        ("concat(add(x1, b1), add(x2, b2))", "add(concat(x1, x2), concat(b1, b2))"),
+    ],
+    "token_biases": [
+        ("mul(matmul(x1, w1), b1)", "matmul(x1, mul(w1, b1))"),
+        ("add(matmul(x1, w1), matmul(x2, w1))", "matmul(add(x1, x2), w1)"),
+    ],
+    "heads": [
+        ("concat(matmul(x1, y1), matmul(x1, y2))", "matmul(x1, concat(y1, y2))"),
+        ("transpose(matmul(x1, y1))", "matmul(transpose(y1), transpose(x1))"),
+        ("add(matmul(x1, w1), matmul(x2, w1))", "matmul(add(x1, x2), w1)"),
+    ],
+    "volumes": [JOINED[::-1], ("add(conv(v1, k1), conv(v2, k1))", "conv(add(v1, v2), k1)")],
+    "transposed": [
+        ("concat(conv_transpose(i1, k1), conv_transpose(i1, k2))",
+         "conv_transpose(i1, concat(k1, k2))"),
+        ("add(conv_transpose(i1, k1), conv_transpose(i2, k1))", "conv_transpose(add(i1, i2), k1)"),
+    ],
+    "windows": [
+        JOINED,
+        ("maximum(concat(i1, i2), s1)", "concat(maximum(i1, s1), maximum(i2, s1))"),
+        ("max_pool(concat(i1, i2))", "concat(max_pool(i1), max_pool(i2))"),
+    ],
+}  # fmt: skip
+"""Equations of networks that the pool's letters are there to find."""
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_pools_find_what_networks_need(name: str) -> None:
+    rules = found(POOLS[name], 3)
+    wanted = [(a.replace("i1", "v1"), b.replace("i1", "v1")) if name == "volumes" else (a, b)
+              for a, b in MOVED[name]]  # fmt: skip
+    assert [rule for rule in wanted if rule not in rules] == []
+
+
+def test_a_bound_is_any_symmetric_function_of_two_numbers() -> None:
+    """Only where signs are exact, a number is known to lie between itself and itself."""
+    pool = Pool(
+        "bounds",
+        (("x1", plain((3, 4), "activation")), ("s1", plain((), "weight"))),
+        Alphabet(EXTRA["clip"]),
+    )
+    between = ("maximum(minimum(x1, s1), s1)", "minimum(maximum(x1, s1), s1)")
+    assert between not in found(pool, 2)
+    assert between in found(pool, 2, exact=True)
+
+
 @pytest.mark.parametrize("name", EXTRA)
 def test_every_extension_has_new_applications(name: str) -> None:
-    image = {"strided", "same_upper", "valid", "reshape"}
+    own = {"vectors": "row_biases", "heads": "heads", "volumes": "volumes"}
+    if name in own:
+        pool = POOLS[own[name]]
+        fewer = tuple(x for x in pool.alphabet.letters if x not in EXTRA[name])
+        bare = dataclasses.replace(pool, alphabet=Alphabet(fewer))
+        less = generate(bare, 1, Lexicon()).counts[0].canonical
+        assert generate(pool, 1, Lexicon()).counts[0].canonical > less
+        return
+    image = {"strided", "same_upper", "valid", "reshape", "transposed", "strided_pools"}
     pool = POOLS["ten"] if name in image else MATRICES
     plain_graphs = generate(pool, 1, Lexicon()).counts[0].canonical
     if name == "broadcast":

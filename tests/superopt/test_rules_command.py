@@ -71,6 +71,35 @@ def test_unknown_names_are_usage_errors(option: str, message: str) -> None:
         output("generate", option, "none")
 
 
+@pytest.mark.parametrize("size", ["x", "0", "-1"])
+def test_the_size_of_a_pool_is_a_number_of_operators(size: str) -> None:
+    with pytest.raises(UsageError, match=f"'{size}' is no number of operators"):
+        output("generate", "--pool", f"matrices:{size}")
+
+
+def test_pools_have_sizes_of_their_own(folder: Path) -> None:
+    sizes = ("--size", "2", "--pool", "row_biases:1", "--pool", "matrices")
+    rows = json.loads(output("stats", "--rules", str(folder), *sizes, "--json"))["funnel"]
+    alone = json.loads(output("stats", "--rules", str(folder), "--size", "2", "--pool", "matrices",
+                              "--json"))["funnel"]  # fmt: skip
+    assert rows[0]["visited"] > alone[0]["visited"]
+    assert rows[1]["visited"] == alone[1]["visited"]
+
+
+def test_laws_become_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from whet.superopt.verify import axioms
+
+    known = {n: w for n, w in laws().items() if w.text in
+             ("relu(relu(x)) = relu(x)", "exp(log(x)) = x")}  # fmt: skip
+    assert len(known) == 2
+    monkeypatch.setattr(axioms, "laws", lambda: known)
+    text = output("generate", "--size", "0", "--laws", "--write", str(tmp_path), "--quiet")
+    assert "it speaks of elements" in text
+    assert "4 proved, 0 refuted, 0 unproved, 0 alarm" in text
+    listed = output("list", "--rules", str(tmp_path))
+    assert listed.count("exact law-relu-") == 4
+
+
 def test_an_interrupt_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,9 +46,10 @@ PoolOption = Annotated[
     list[str] | None,
     typer.Option(
         "--pool",
-        metavar="NAME",
-        help="Inputs to start from, `ten` by default; may be repeated. Pools: ten, twenty, groups, "
-        "matrices, batches, strided.",
+        metavar="NAME[:N]",
+        help="Inputs to start from, `ten` by default, with up to N operators per side; may be "
+        "repeated. Pools: ten, twenty, groups, matrices, batches, sums, strided, biases, "
+        "row_biases, token_biases, heads, volumes, transposed, windows.",
     ),
 ]
 LettersOption = Annotated[
@@ -54,8 +57,9 @@ LettersOption = Annotated[
     typer.Option(
         "--letters",
         metavar="NAME",
-        help="Operators beyond TASO's; may be repeated: strided, same_upper, valid, reduce, "
-        "broadcast, reshape, opaque, softmax, layer_norm.",
+        help="Operators beyond TASO's; may be repeated: vectors, clip, heads, volumes, transposed, "
+        "strided_pools, strided, same_upper, valid, reduce, broadcast, reshape, opaque, softmax, "
+        "layer_norm.",
     ),
 ]
 WithOption = Annotated[
@@ -109,19 +113,28 @@ def chosen_pools(
     from whet.superopt.generate.outside import outside_letters
     from whet.superopt.generate.pools import POOLS
 
-    for name in names or ():
-        check(name in POOLS, "WH3007", f"there is no pool '{name}'", hint=", ".join(POOLS),
-              kind=UsageError)  # fmt: skip
+    pools = [_pool(name, POOLS) for name in names or ["ten"]]
     for name in letters or ():
         check(name in EXTRA, "WH3007", f"there are no letters '{name}'", hint=", ".join(EXTRA),
               kind=UsageError)  # fmt: skip
-    pools = [POOLS[name] for name in names or ["ten"]]
     if letters:
         pools = [p.extended(*letters) for p in pools]
     for module in modules:
         found = outside_letters(module)
         pools = [p.with_letters("-".join(x.name for x in found), found) for p in pools]
     return pools
+
+
+def _pool(text: str, known: Mapping[str, Pool]) -> Pool:
+    """The pool that is meant: `biases`, or `biases:3` with graphs of up to three operators."""
+    name, _, size = text.partition(":")
+    check(name in known, "WH3007", f"there is no pool '{name}'", hint=", ".join(known),
+          kind=UsageError)  # fmt: skip
+    if not size:
+        return known[name]
+    check(size.isdecimal() and int(size) > 0, "WH3007", f"'{size}' is no number of operators",
+          kind=UsageError)  # fmt: skip
+    return dataclasses.replace(known[name], largest=int(size))
 
 
 def show_report(report: Report, reporter: Reporter) -> None:

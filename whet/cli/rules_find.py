@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +30,9 @@ from whet.core.containers import usable_processors
 from whet.superopt.rules.files import family
 from whet.superopt.rules.store import write_folder
 
+if TYPE_CHECKING:
+    from whet.superopt.verify.gates import Report
+
 OUTCOMES = ("proved", "refuted", "unproved", "alarm")
 FUNNEL = {
     "size": "size",
@@ -49,7 +53,10 @@ PAPER = {"size": "TASO, 4", "pairs": "28,744", "renamed": "17,346", "general": "
 
 
 def generate_command(
-    size: Annotated[int, typer.Option(metavar="N", min=1, max=6, help="Operators per side.")] = 3,
+    size: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=6, help="Operators per side; 0 builds no graphs."),
+    ] = 3,
     pool: PoolOption = None,
     letters: LettersOption = None,
     outside: WithOption = None,
@@ -60,6 +67,9 @@ def generate_command(
             help="A second pass: relu and max as they are on signed numbers, where the first pass "
             "takes them for any function.",
         ),
+    ] = False,
+    laws: Annotated[
+        bool, typer.Option("--laws", help="Also the operators' laws, each as a rule of its own.")
     ] = False,
     write: WriteOption = None,
     resume: Annotated[
@@ -78,49 +88,67 @@ def generate_command(
 
     The same seed gives the same files, byte for byte, whatever the workers.
     """
-    from whet.superopt.prune.candidates import find_candidates
+    from whet.superopt.generate.laws import as_stated, law_candidates, without_repetitions
+    from whet.superopt.prune.candidates import Catalogue, find_candidates
+    from whet.superopt.verify.axioms import laws as known_laws
     from whet.superopt.verify.gates import verify_forms
 
     reporter = Reporter(quiet=quiet, as_json=json)
     modules = outside_modules(outside)
     pools = chosen_pools(pool, letters, modules)
     runner = executor_for(executor, workers, modules)
+    stated = law_candidates(known_laws() if laws else {})
     try:
         with reporter.stages() as begin:
-            found = find_candidates(
-                pools,
-                size,
-                seed=seed,
-                exact=exact,
-                executor=runner,
-                threads=workers or usable_processors(),
-                folder=resume,
-                report=begin,
-            )
+            found = Catalogue((), ())
+            if size:
+                found = find_candidates(
+                    pools,
+                    size,
+                    seed=seed,
+                    exact=exact,
+                    executor=runner,
+                    threads=workers or usable_processors(),
+                    folder=resume,
+                    report=begin,
+                )
             forms = tuple(
                 tuple(dataclasses.replace(f, core=c.in_core) for f in c.forms)
                 for c in found.to_prove
             )
-            reports = verify_forms(
-                forms, seed, runner, begin("proofs"), 1, None if resume is None else resume / PROOFS
-            )
+            proofs = None if resume is None else resume / PROOFS
+            reports = verify_forms(forms, seed, runner, begin("proofs"), 1, proofs)
+            own = tuple(r.rule for r in reports if r.outcome == "proved")
+            new = tuple((rule,) for rule in without_repetitions(stated.rules, own))
+            of_laws = as_stated(verify_forms(new, seed, runner, begin("proofs of laws"), 1, proofs))
     except KeyboardInterrupt:
         heard()
         reporter.note(_how_to_go_on(resume))
         raise
+    reports = (*reports, *of_laws)
     proved = tuple(r.rule for r in reports if r.outcome == "proved")
     if write is not None:
         write_folder(proved, write)
-    outcomes = {o: sum(r.outcome == o for r in reports) for o in OUTCOMES}
-    document = {"funnel": [dataclasses.asdict(row) for row in found.funnel], "outcomes": outcomes}
+    outcomes = _counted(reports)
+    document = {
+        "funnel": [dataclasses.asdict(row) for row in found.funnel],
+        "outcomes": outcomes,
+        "laws": {"outcomes": _counted(of_laws), "left_out": dict(stated.left_out)},
+    }
 
     def show() -> None:
+        for name, reason in stated.left_out:
+            reporter.text(f"no rule  {name}: {reason}")
         for r in reports:
             if r.outcome in ("unproved", "alarm"):
                 show_report(r, reporter)
         reporter.text(", ".join(f"{n} {o}" for o, n in outcomes.items()))
 
     reporter.result(document, show)
+
+
+def _counted(reports: Sequence[Report]) -> dict[str, int]:
+    return {o: sum(r.outcome == o for r in reports) for o in OUTCOMES}
 
 
 def _how_to_go_on(folder: Path | None) -> str:

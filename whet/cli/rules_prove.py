@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,12 +42,19 @@ def verify_command(
     workers: WorkersOption = 1,
     executor: ExecutorOption = "processes",
     seed: SeedOption = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="How many seeds to try; other outcomes are an alarm."
+        ),
+    ] = 1,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Replay every proof, or prove the rules of a file.
 
-    Exit code 6 if a rule is not proved.
+    With `--seeds N` every rule goes through the gates N times, at other shapes each time, and one
+    whose outcome is not always the same is an alarm. Exit code 6 if a rule is not proved.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     modules = outside_modules(outside)
@@ -57,7 +65,8 @@ def verify_command(
         if files
         else known_rules(rules, certified=True)
     )
-    reports = _run_gates(candidates, seed, executor_for(executor, workers, modules), reporter)
+    chosen = executor_for(executor, workers, modules)
+    reports = _run_gates(candidates, range(seed, seed + seeds), chosen, reporter)
     proved = tuple(r.rule for r in reports if r.outcome == "proved")
     if write is not None:
         write_folder(proved, write)
@@ -85,13 +94,13 @@ def verify_command(
 
 
 def _run_gates(
-    candidates: tuple[Rule, ...], seed: int, executor: Executor, reporter: Reporter
+    candidates: tuple[Rule, ...], seeds: Sequence[int], executor: Executor, reporter: Reporter
 ) -> tuple[Report, ...]:
     # The gates bring z3, which listing and using rules must not need.
-    from whet.superopt.verify.gates import verify_all
+    from whet.superopt.verify.gates import verify_with_seeds
 
     with reporter.stages() as begin:
-        return verify_all(candidates, seed, executor, begin("proofs"), batch=1)
+        return verify_with_seeds(candidates, seeds, executor, begin("proofs"), batch=1)
 
 
 def mutants_command(

@@ -19,7 +19,10 @@ from whet.ops.shared.elementwise import (
     even,
     idempotent,
     moves_through,
+    moves_with_broadcast,
+    moves_with_scalar,
     odd,
+    reorders_vectors,
 )
 
 SIGNED = (*FLOATS, *(d for d in INTEGERS if d.kind == "int"))
@@ -284,7 +287,10 @@ class Add(Elementwise):
         commutes("add"),
         law("add(x, 0) = x", "real", x=(2, 3)),
         associates("add", "real"),
+        *reorders_vectors("add"),
         *moves_through("add", "x", "y"),
+        *moves_with_scalar("add"),
+        *moves_with_broadcast("add"),
     )
 
 
@@ -300,6 +306,7 @@ class Sub(Elementwise):
         law("sub(x, y) = add(x, neg(y))", "exact", x=(2, 3), y=(2, 3)),
         law("sub(x, 0) = x", "exact", x=(2, 3)),
         *moves_through("sub", "x", "y"),
+        *moves_with_scalar("sub"),
     )
 
 
@@ -315,6 +322,11 @@ class Mul(Elementwise):
         commutes("mul"),
         law("mul(x, 1) = x", "exact", x=(2, 3)),
         associates("mul", "real"),
+        *reorders_vectors("mul"),
+        *(
+            law("mul(add(x, a), b) = add(mul(x, b), mul(a, b))", "real", x=x, a=(3,), b=(3,))
+            for x in ((2, 3), (2, 2, 3), (2, 1, 2, 3))
+        ),
         law("mul(add(x, y), z) = add(mul(x, z), mul(y, z))", "real",
             x=(2, 3), y=(2, 3), z=(2, 3)),
         law("mul(neg(x), y) = neg(mul(x, y))", "exact", x=(2, 3), y=(2, 3)),
@@ -324,6 +336,8 @@ class Mul(Elementwise):
         law("mul(mul(x, s), t) = mul(x, mul(s, t))", "real", x=(2, 3), s=(), t=()),
         law("mul(add(x, y), s) = add(mul(x, s), mul(y, s))", "real", x=(2, 3), y=(2, 3), s=()),
         *moves_through("mul", "x", "y"),
+        *moves_with_scalar("mul"),
+        *moves_with_broadcast("mul"),
     )  # fmt: skip
 
 
@@ -349,6 +363,7 @@ class Div(Elementwise):
         law("div(add(x, y), z) = add(div(x, z), div(y, z))", "real", when=("z != 0",),
             x=(2, 3), y=(2, 3), z=(2, 3)),
         *moves_through("div", "x", "y"),
+        *moves_with_scalar("div"),
     )  # fmt: skip
 
 
@@ -419,6 +434,7 @@ class Minimum(Elementwise):
         law("minimum(x, x) = x", "exact", x=(2, 3)),
         law("minimum(x, y) = neg(maximum(neg(x), neg(y)))", "exact", x=(2, 3), y=(2, 3)),
         *moves_through("minimum", "x", "y"),
+        *moves_with_scalar("minimum"),
     )
 
 
@@ -441,4 +457,5 @@ class Maximum(Elementwise):
         law("add(maximum(x, y), z) = maximum(add(x, z), add(y, z))", "real",
             x=(2, 3), y=(2, 3), z=(2, 3)),
         *moves_through("maximum", "x", "y"),
+        *moves_with_scalar("maximum"),
     )  # fmt: skip

@@ -15,8 +15,20 @@ from whet.core.dtypes import NUMERIC, DType, compute_dtype, dtype_of, f16, f32, 
 from whet.core.types import Array, Shape, TensorType, type_of
 from whet.ir.expr import Axis, Expr, as_expr, cast, const, select
 from whet.ir.tensor import Compute, Tensor, compute, sum_
-from whet.ops.base import Op, Sample, law, operator, require
+from whet.ops.base import Law, Op, Sample, law, operator, require
 from whet.ops.matmul import matrix_product
+from whet.ops.shared.spatial_laws import (
+    SPATIAL,
+    added,
+    border,
+    kernel_of_one,
+    only_in_space,
+    per_channel,
+    repeated,
+    still,
+    strided,
+    swapped,
+)
 from whet.ops.shared.window import Window, reduction, reduction_axes
 
 COLUMNS_LIMIT_BYTES = 256 << 20
@@ -36,8 +48,25 @@ class Example(TypedDict):
 
 
 EXAMPLE = Example(s=(1, 2), p=(1, 0, 1, 2), d=(1, 1))
-POINT = "strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1]"
-SPREAD = "strides=[2, 1], pads=[0, 1, 1, 0], dilations=[1, 1], output_padding=[1, 0]"
+VOLUME = Example(s=(1, 2, 1), p=(1, 0, 0, 1, 2, 0), d=(1, 1, 2))
+EXAMPLES = {2: EXAMPLE, 3: VOLUME}
+IMAGES: dict[int, Shape] = {2: (4, 5), 3: (4, 5, 6)}
+KERNELS: dict[int, Shape] = {2: (3, 3), 3: (3, 3, 2)}
+"""Spatial extents of the laws' examples, by the number of spatial axes."""
+POINT = still(2)
+
+
+class SpreadExample(Example):
+    """Values of the attribute variables of a transposed convolution."""
+
+    o: Shape
+
+
+SPREAD = f"{ANY}, output_padding=o"
+SPREAD_EXAMPLES = {
+    2: SpreadExample(s=(2, 1), p=(0, 1, 1, 0), d=(1, 1), o=(1, 0)),
+    3: SpreadExample(s=(2, 1, 1), p=(0, 1, 0, 1, 0, 0), d=(1, 1, 2), o=(1, 0, 0)),
+}
 
 
 def _check_types(op: Op, x: TensorType, w: TensorType, groups: int) -> None:
@@ -46,6 +75,60 @@ def _check_types(op: Op, x: TensorType, w: TensorType, groups: int) -> None:
     require(x.rank >= 3 and w.rank == x.rank, op,
             "both inputs need two leading and the same number of spatial axes", x, w)  # fmt: skip
     require(groups >= 1, op, f"{groups} groups", x, w, code="WH1104")
+
+
+def _alike(n: int) -> tuple[str, ...]:
+    """That images x and z, and filters w and v, differ in their channels at most."""
+    batch = ("dim(x, 0) == dim(z, 0)",)
+    images = tuple(f"dim(x, {2 + axis}) == dim(z, {2 + axis})" for axis in range(n))
+    return (*batch, *images, *(f"dim(w, {2 + axis}) == dim(v, {2 + axis})" for axis in range(n)))
+
+
+def _spatial_laws(n: int) -> Iterator[Law]:
+    """Laws of convolutions over n spatial axes that speak of single axes."""
+    example, spatial, kernel = EXAMPLES[n], IMAGES[n], KERNELS[n]
+    one, still_ = (1,) * n, still(n)
+    # A factor per output channel goes into the filters, whatever the groups.
+    yield law(f"mul(conv(x, w, {ANY}, groups=g), c) = "
+              f"conv(x, mul(w, transpose(c, perm={swapped(n)})), {ANY}, groups=g)", "real",
+              when=(f"shape(c) == {per_channel('dim(w, 0)', n)}",), **example, g=2,
+              x=(2, 4, *spatial), w=(6, 2, *kernel), c=(1, 6, *one))  # fmt: skip
+    # A factor per input channel does so only in one group.
+    yield law(f"conv(mul(x, c), w, {ANY}, groups=1) = conv(x, mul(w, c), {ANY}, groups=1)",
+              "real", when=(f"shape(c) == {per_channel('dim(x, 1)', n)}",), **example,
+              x=(2, 3, *spatial), w=(4, 3, *kernel), c=(1, 3, *one))  # fmt: skip
+    # An addend per input channel becomes one per output channel where nothing is padded.
+    extents = ", ".join(f"dim(w, {2 + axis})" for axis in range(n))
+    inside = f"strides=s, pads={repeated(0, 2 * n)}, dilations=d, groups=g"
+    yield law(f"conv(add(x, c), w, {inside}) = add(conv(x, w, {inside}), "
+              f"conv(expand(c, shape=[1, dim(c, 1), {extents}]), w, {still_}, groups=g))", "real",
+              when=(f"shape(c) == {per_channel('dim(x, 1)', n)}",), s=example["s"],
+              d=example["d"], g=2, x=(2, 4, *spatial), w=(6, 2, *kernel),
+              c=(1, 4, *one))  # fmt: skip
+    yield law(f"add(conv(x, w, {ANY}, groups=1), conv(z, v, {ANY}, groups=1)) = "
+              f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {ANY}, groups=1)", "real",
+              when=("dim(x, 1) == dim(w, 1)", "dim(w, 0) == dim(v, 0)", *_alike(n)),
+              **example, x=(2, 3, *spatial), w=(4, 3, *kernel), z=(2, 2, *spatial),
+              v=(4, 2, *kernel))  # fmt: skip
+    # A 1x1 convolution after another one multiplies into its filters.
+    yield law(f"conv(conv(x, w, {ANY}, groups=1), v, {still_}, groups=1) = conv(x, "
+              f"transpose(conv(transpose(w, perm={swapped(n)}), v, {still_}, groups=1), "
+              f"perm={swapped(n)}), {ANY}, groups=1)", "real", when=kernel_of_one("v", n),
+              **example, x=(2, 3, *spatial), w=(4, 3, *kernel), v=(5, 4, *one))  # fmt: skip
+    # Padding can be done beforehand, and what was padded before need not be.
+    yield law(f"conv(x, w, {ANY}, groups=g) = conv(pad(x, 0, pads={border('p', n)}), w, "
+              f"strides=s, pads={repeated(0, 2 * n)}, dilations=d, groups=g)", "exact",
+              **example, g=2, x=(2, 4, *spatial), w=(6, 2, *kernel))  # fmt: skip
+    yield law(f"conv(pad(x, 0, pads=q), w, {ANY}, groups=g) = "
+              f"conv(x, w, strides=s, pads={added('p', 'q', n)}, dilations=d, groups=g)", "exact",
+              when=(only_in_space("q", n),), **example, g=2,
+              q=(0, 0, *(1, 2, 0)[:n], 0, 0, *(2, 0, 1)[:n]), x=(2, 4, *spatial),
+              w=(6, 2, *kernel))  # fmt: skip
+    # With kernel 1 a stride only leaves out elements, which can be done beforehand.
+    yield law(f"conv(x, w, strides=s, pads={repeated(0, 2 * n)}, dilations=d, groups=g) = "
+              f"conv({strided('x', 's', n)}, w, {still_}, groups=g)", "exact",
+              when=kernel_of_one("w", n), s=example["s"], d=example["d"], g=2,
+              x=(2, 4, *spatial), w=(6, 2, *one))  # fmt: skip
 
 
 @operator("conv", "x", "w")
@@ -115,15 +198,7 @@ class Conv(Op):
             "real", **EXAMPLE, g=2, x=(2, 4, 5, 6), w=(6, 2, 3, 3), c=()),
         law(f"conv(x, mul(w, c), {ANY}, groups=g) = mul(conv(x, w, {ANY}, groups=g), c)",
             "real", **EXAMPLE, g=2, x=(2, 4, 5, 6), w=(6, 2, 3, 3), c=()),
-        # A factor per output channel goes into the filters, whatever the groups.
-        law(f"mul(conv(x, w, {ANY}, groups=g), c) = "
-            f"conv(x, mul(w, transpose(c, perm=[1, 0, 2, 3])), {ANY}, groups=g)", "real",
-            when=("shape(c) == [1, dim(w, 0), 1, 1]",), **EXAMPLE, g=2,
-            x=(2, 4, 5, 6), w=(6, 2, 3, 3), c=(1, 6, 1, 1)),
-        # A factor per input channel does so only in one group.
-        law(f"conv(mul(x, c), w, {ANY}, groups=1) = conv(x, mul(w, c), {ANY}, groups=1)", "real",
-            when=("shape(c) == [1, dim(x, 1), 1, 1]",), **EXAMPLE,
-            x=(2, 3, 4, 5), w=(4, 3, 3, 3), c=(1, 3, 1, 1)),
+        *(law for n in SPATIAL for law in _spatial_laws(n)),
         # Merging along the batch, whatever the groups.
         law(f"concat(conv(x, w, {ANY}, groups=g), conv(y, w, {ANY}, groups=g), axis=0) = "
             f"conv(concat(x, y, axis=0), w, {ANY}, groups=g)", "exact", **EXAMPLE, g=2,
@@ -132,27 +207,11 @@ class Conv(Op):
         law(f"concat(conv(x, w, {ANY}, groups=1), conv(x, v, {ANY}, groups=1), axis=1) = "
             f"conv(x, concat(w, v, axis=0), {ANY}, groups=1)", "exact", **EXAMPLE,
             x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(2, 3, 3, 3)),
-        law(f"add(conv(x, w, {ANY}, groups=1), conv(z, v, {ANY}, groups=1)) = "
-            f"conv(concat(x, z, axis=1), concat(w, v, axis=1), {ANY}, groups=1)", "real",
-            when=("dim(x, 1) == dim(w, 1)", "dim(x, 0) == dim(z, 0)", "dim(x, 2) == dim(z, 2)",
-                  "dim(x, 3) == dim(z, 3)", "dim(w, 0) == dim(v, 0)", "dim(w, 2) == dim(v, 2)",
-                  "dim(w, 3) == dim(v, 3)"),
-            **EXAMPLE, x=(2, 3, 4, 5), w=(4, 3, 3, 3), z=(2, 2, 4, 5), v=(4, 2, 3, 3)),
         # Two convolutions of equal shapes side by side are one of twice the groups.
         law(f"concat(conv(x, w, {ANY}, groups=g), conv(y, v, {ANY}, groups=g), axis=1) = "
             f"conv(concat(x, y, axis=1), concat(w, v, axis=0), {ANY}, groups=2 * g)", "exact",
             when=("shape(x) == shape(y)", "shape(w) == shape(v)"), **EXAMPLE, g=1,
             x=(2, 3, 4, 5), w=(4, 3, 3, 3), y=(2, 3, 4, 5), v=(4, 3, 3, 3)),
-        # A 1x1 convolution after another one multiplies into its filters.
-        law(f"conv(conv(x, w, {ANY}, groups=1), v, {POINT}, groups=1) = conv(x, "
-            f"transpose(conv(transpose(w, perm=[1, 0, 2, 3]), v, {POINT}, groups=1), "
-            f"perm=[1, 0, 2, 3]), {ANY}, groups=1)", "real",
-            when=("dim(v, 2) == 1", "dim(v, 3) == 1"), **EXAMPLE,
-            x=(2, 3, 4, 5), w=(4, 3, 3, 3), v=(5, 4, 1, 1)),
-        # Padding can be done beforehand, and a border of zeros around the filters asks for it.
-        law(f"conv(x, w, {ANY}, groups=g) = conv(pad(x, 0, pads=[0, 0, p[0], p[1], 0, 0, p[2], "
-            "p[3]]), w, strides=s, pads=[0, 0, 0, 0], dilations=d, groups=g)", "exact",
-            **EXAMPLE, g=2, x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
         law(f"conv(x, w, {UNEVEN}, groups=2) = conv(x, pad(w, 0, pads=[0, 0, 1, 1, 0, 0, 1, 1]), "
             "strides=[1, 2], pads=[2, 1, 2, 3], dilations=[1, 1], groups=2)", "real",
             x=(2, 4, 5, 6), w=(6, 2, 3, 3)),
@@ -228,6 +287,49 @@ def _blocks(images: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, sli
             yield slice(i, i + images_at_once), slice(r, r + rows_at_once)
 
 
+def _spread_laws(n: int) -> Iterator[Law]:
+    """Laws of transposed convolutions over n spatial axes."""
+    example, spatial, kernel = SPREAD_EXAMPLES[n], (3, 4, 2)[:n], (3, 2, 3)[:n]
+    one = (1,) * n
+
+    def spread(x: str, w: str, groups: int | str = "g") -> str:
+        return f"conv_transpose({x}, {w}, {SPREAD}, groups={groups})"
+
+    x, y, w = (2, 4, *spatial), (1, 4, *spatial), (4, 3, *kernel)
+    yield law(f"{spread('x', 'add(w, v)')} = add({spread('x', 'w')}, {spread('x', 'v')})", "real",
+              when=("shape(w) == shape(v)",), **example, g=2, x=x, w=w, v=w)  # fmt: skip
+    yield law(f"{spread('add(x, y)', 'w')} = add({spread('x', 'w')}, {spread('y', 'w')})", "real",
+              when=("shape(x) == shape(y)",), **example, g=2, x=x, y=x, w=w)  # fmt: skip
+    yield law(f"{spread('mul(x, c)', 'w')} = mul({spread('x', 'w')}, c)", "real",
+              **example, g=2, x=x, w=w, c=())  # fmt: skip
+    yield law(f"{spread('x', 'mul(w, c)')} = mul({spread('x', 'w')}, c)", "real",
+              **example, g=2, x=x, w=w, c=())  # fmt: skip
+    yield law(f"concat({spread('x', 'w')}, {spread('y', 'w')}, axis=0) = "
+              f"{spread('concat(x, y, axis=0)', 'w')}", "exact",
+              **example, g=2, x=x, y=y, w=w)  # fmt: skip
+    # Filters are laid out [C, M]: input channels merge on their axis 0, output ones on 1.
+    yield law(f"add({spread('x', 'w', 1)}, {spread('z', 'v', 1)}) = "
+              f"{spread('concat(x, z, axis=1)', 'concat(w, v, axis=0)', 1)}", "real", **example,
+              when=("dim(x, 1) == dim(w, 0)", "dim(w, 1) == dim(v, 1)", *_alike(n)),
+              x=x, w=w, z=(2, 2, *spatial), v=(2, 3, *kernel))  # fmt: skip
+    yield law(f"concat({spread('x', 'w', 1)}, {spread('x', 'v', 1)}, axis=1) = "
+              f"{spread('x', 'concat(w, v, axis=1)', 1)}", "exact", **example,
+              x=x, w=w, v=(4, 2, *kernel))  # fmt: skip
+    # A factor per output channel lies along the filters' second axis, one per input channel
+    # along the first.
+    yield law(f"mul({spread('x', 'w', 1)}, c) = {spread('x', 'mul(w, c)', 1)}", "real",
+              when=(f"shape(c) == {per_channel('dim(w, 1)', n)}",), **example,
+              x=x, w=w, c=(1, 3, *one))  # fmt: skip
+    turned = f"transpose(c, perm={swapped(n)})"
+    yield law(f"{spread('mul(x, c)', 'w')} = {spread('x', f'mul(w, {turned})')}", "real",
+              when=(f"shape(c) == {per_channel('dim(x, 1)', n)}",), **example, g=2,
+              x=x, w=w, c=(1, 4, *one))  # fmt: skip
+    # With kernel 1 and stride 1 it is a convolution with the filters' axes swapped.
+    yield law(f"conv_transpose(x, w, {still(n)}, output_padding={repeated(0, n)}) = "
+              f"conv(x, transpose(w, perm={swapped(n)}), {still(n)})", "real",
+              when=kernel_of_one("w", n), x=x, w=(4, 3, *one))  # fmt: skip
+
+
 @operator("conv_transpose", "x", "w")
 class ConvTranspose(Op):
     """Transposed convolution of x [N, C, *spatial] with filters w [C, M / groups, *kernel].
@@ -301,29 +403,7 @@ class ConvTranspose(Op):
         return result
 
     axioms = (
-        law(f"conv_transpose(x, add(w, v), {SPREAD}, groups=2) = "
-            f"add(conv_transpose(x, w, {SPREAD}, groups=2), "
-            f"conv_transpose(x, v, {SPREAD}, groups=2))", "real",
-            when=("shape(w) == shape(v)",), x=(2, 4, 3, 4), w=(4, 3, 3, 2), v=(4, 3, 3, 2)),
-        law(f"conv_transpose(add(x, y), w, {SPREAD}, groups=2) = "
-            f"add(conv_transpose(x, w, {SPREAD}, groups=2), "
-            f"conv_transpose(y, w, {SPREAD}, groups=2))", "real",
-            when=("shape(x) == shape(y)",), x=(2, 4, 3, 4), y=(2, 4, 3, 4), w=(4, 3, 3, 2)),
-        law(f"concat(conv_transpose(x, w, {SPREAD}, groups=2), "
-            f"conv_transpose(y, w, {SPREAD}, groups=2), axis=0) = "
-            f"conv_transpose(concat(x, y, axis=0), w, {SPREAD}, groups=2)", "exact",
-            x=(2, 4, 3, 4), y=(1, 4, 3, 4), w=(4, 3, 3, 2)),
-        # Filters are laid out [C, M]: input channels merge on their axis 0, output ones on 1.
-        law(f"add(conv_transpose(x, w, {SPREAD}), conv_transpose(z, v, {SPREAD})) = "
-            f"conv_transpose(concat(x, z, axis=1), concat(w, v, axis=0), {SPREAD})", "real",
-            x=(2, 3, 3, 4), w=(3, 4, 3, 3), z=(2, 2, 3, 4), v=(2, 4, 3, 3)),
-        law(f"concat(conv_transpose(x, w, {SPREAD}), conv_transpose(x, v, {SPREAD}), axis=1) = "
-            f"conv_transpose(x, concat(w, v, axis=1), {SPREAD})", "exact",
-            x=(2, 3, 3, 4), w=(3, 4, 3, 3), v=(3, 2, 3, 3)),
-        # With kernel 1 and stride 1 it is a convolution with the filters' axes swapped.
-        law(f"conv_transpose(x, w, {POINT}, output_padding=[0, 0]) = "
-            f"conv(x, transpose(w, perm=[1, 0, 2, 3]), {POINT})", "real",
-            when=("dim(w, 2) == 1", "dim(w, 3) == 1"), x=(2, 3, 4, 5), w=(3, 4, 1, 1)),
+        *(law for n in SPATIAL for law in _spread_laws(n)),
     )  # fmt: skip
 
     @classmethod

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from whet.core.dtypes import NUMERIC, compute_dtype, dtype_of, f32
-from whet.core.types import Array, TensorType, broadcast_shapes
+from whet.core.types import Array, Shape, TensorType, broadcast_shapes
 from whet.ir.expr import Expr, cast
 from whet.ir.tensor import Compute, Tensor, broadcast_read, compute, reduce_axis, sum_
-from whet.ops.base import Op, Sample, law, operator, require
+from whet.ops.base import Law, Op, Sample, law, operator, require
 
 
 def matrix_product(a: Array, b: Array) -> Array:
@@ -24,6 +26,38 @@ def matrix_product(a: Array, b: Array) -> Array:
 
 def _magnitude(a: Array) -> int:
     return max(abs(int(a.min())), abs(int(a.max())))
+
+
+def _vector_laws(lead: Shape) -> Iterator[Law]:
+    """Factors per column, of one axis, go into the matrix; those of the rows' elements too."""
+    a, b = (*lead, 2, 3), (3, 4)
+    yield law("matmul(a, mul(b, s)) = mul(matmul(a, b), s)", "real",
+              when=("dim(s, 0) == dim(b, 1)",), a=a, b=b, s=(4,))  # fmt: skip
+    yield law("matmul(mul(a, s), b) = matmul(a, mul(b, reshape(s, shape=[dim(s, 0), 1])))", "real",
+              when=("dim(s, 0) == dim(b, 0)", f"dim(s, 0) == dim(a, {len(a) - 1})"),
+              a=a, b=b, s=(3,))  # fmt: skip
+
+
+def _batch_laws(lead: Shape) -> Iterator[Law]:
+    """The laws of matrices where the left operand is a batch of them, and the right one is one."""
+    a, b, last = (*lead, 2, 3), (3, 4), len(lead) + 1
+    yield law("matmul(matmul(a, b), c) = matmul(a, matmul(b, c))", "real", a=a, b=b, c=(4, 5))
+    yield law("matmul(a, add(b, c)) = add(matmul(a, b), matmul(a, c))", "real",
+              when=("shape(b) == shape(c)",), a=a, b=b, c=b)  # fmt: skip
+    yield law("matmul(add(a, b), c) = add(matmul(a, c), matmul(b, c))", "real",
+              when=("shape(a) == shape(b)",), a=a, b=a, c=b)  # fmt: skip
+    yield law("matmul(mul(a, s), b) = mul(matmul(a, b), s)", "real", a=a, b=b, s=())
+    yield law("matmul(a, mul(b, s)) = mul(matmul(a, b), s)", "real", a=a, b=b, s=())
+    if len(lead) == 2:  # a batch of rank 3 has its law above
+        yield law(f"matmul(a, concat(b, c, axis=1)) = concat(matmul(a, b), matmul(a, c), "
+                  f"axis={last})", "exact", a=a, b=b, c=(3, 1))  # fmt: skip
+    yield law("matmul(concat(a, b, axis=k), c) = concat(matmul(a, c), matmul(b, c), axis=k)",
+              "exact", when=(f"k < {last}",), a=a, b=a, c=b, k=0)  # fmt: skip
+    alike = tuple(f"dim(a, {axis}) == dim(c, {axis})" for axis in range(last))
+    yield law(f"add(matmul(a, b), matmul(c, d)) = matmul(concat(a, c, axis={last}), "
+              "concat(b, d, axis=0))", "real",
+              when=(*alike, "dim(b, 1) == dim(d, 1)", f"dim(a, {last}) == dim(b, 0)"),
+              a=a, b=b, c=(*lead, 2, 1), d=(1, 4))  # fmt: skip
 
 
 @operator("matmul", "a", "b")
@@ -90,6 +124,12 @@ class MatMul(Op):
             "exact", a=(2, 3, 5), b=(5, 4), c=(5, 1)),
         law("matmul(a, concat(b, c, axis=2)) = concat(matmul(a, b), matmul(a, c), axis=2)",
             "exact", a=(2, 3, 5), b=(2, 5, 4), c=(2, 5, 1)),
+        law("matmul(a, concat(b, c, axis=3)) = concat(matmul(a, b), matmul(a, c), axis=3)",
+            "exact", a=(2, 1, 3, 5), b=(2, 1, 5, 4), c=(2, 1, 5, 1)),
+        law("matmul(concat(a, b, axis=1), c) = concat(matmul(a, c), matmul(b, c), axis=1)",
+            "exact", a=(2, 3, 5), b=(2, 1, 5), c=(2, 5, 4)),
+        law("matmul(concat(a, b, axis=2), c) = concat(matmul(a, c), matmul(b, c), axis=2)",
+            "exact", a=(2, 1, 3, 5), b=(2, 1, 1, 5), c=(2, 1, 5, 4)),
         law("add(matmul(a, b), matmul(c, d)) = "
             "matmul(concat(a, c, axis=1), concat(b, d, axis=0))", "real",
             when=("dim(a, 0) == dim(c, 0)", "dim(b, 1) == dim(d, 1)", "dim(a, 1) == dim(b, 0)"),
@@ -97,6 +137,11 @@ class MatMul(Op):
         law("transpose(matmul(a, b), perm=[0, 2, 1]) = "
             "matmul(transpose(b, perm=[0, 2, 1]), transpose(a, perm=[0, 2, 1]))", "exact",
             a=(2, 3, 4), b=(2, 4, 5)),
+        law("transpose(matmul(a, b), perm=[0, 1, 3, 2]) = "
+            "matmul(transpose(b, perm=[0, 1, 3, 2]), transpose(a, perm=[0, 1, 3, 2]))", "exact",
+            a=(2, 1, 3, 4), b=(2, 1, 4, 5)),
+        *(law for lead in ((), (2,), (2, 1)) for law in _vector_laws(lead)),
+        *(law for lead in ((2,), (2, 1)) for law in _batch_laws(lead)),
     )  # fmt: skip
 
     @classmethod

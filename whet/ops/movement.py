@@ -20,7 +20,7 @@ from whet.ops.base import Op, Sample, law, operator, require
 from whet.ops.shared.row_major import flat_index, matching_groups, unflatten
 
 
-def random_shape(rng: np.random.Generator, low: int = 1, high: int = 4) -> Shape:
+def random_shape(rng: np.random.Generator, low: int = 1, high: int = 5) -> Shape:
     """A small shape whose rank lies in [low, high]."""
     return tuple(int(d) for d in rng.integers(1, 6, int(rng.integers(low, high + 1))))
 
@@ -61,8 +61,6 @@ class Transpose(Op):
         law("transpose(matmul(x, y), perm=[1, 0]) = "
             "matmul(transpose(y, perm=[1, 0]), transpose(x, perm=[1, 0]))", "exact",
             x=(2, 3), y=(3, 4)),
-        law("transpose(mul(x, s), perm=p) = mul(transpose(x, perm=p), s)", "exact",
-            x=(2, 3), s=(), p=(1, 0)),
     )  # fmt: skip
 
     @classmethod
@@ -266,8 +264,6 @@ class Concat(Op):
         return compute(out.shape, lambda *i: pick(0, len(xs), i), "concat")
 
     axioms = (
-        law("concat(mul(x, s), mul(y, s), axis=k) = mul(concat(x, y, axis=k), s)", "exact",
-            x=(2, 1), y=(2, 3), s=(), k=1),
         # Four blocks can be joined by rows or by columns first.
         law("concat(concat(a, b, axis=j), concat(c, d, axis=j), axis=k) = "
             "concat(concat(a, c, axis=k), concat(b, d, axis=k), axis=j)", "exact",
@@ -360,7 +356,7 @@ class Split(Op):
     def sample(cls, rng: np.random.Generator) -> Sample:
         shape = random_shape(rng)
         axis = int(rng.integers(len(shape)))
-        sizes = tuple(int(d) for d in rng.integers(0, 4, int(rng.integers(1, 5))))
+        sizes = tuple(int(d) for d in rng.choice((0, 1, 1, 1, 2, 3), int(rng.integers(1, 5))))
         shape = (*shape[:axis], sum(sizes), *shape[axis + 1 :])
         return Sample(cls(axis, sizes), (TensorType(shape, f32),))
 
@@ -422,11 +418,6 @@ class Slice(Op):
             "steps=[1, 1]) = x", "exact", x=(2, 3), y=(4, 3)),
         law("slice(concat(x, y, axis=0), starts=[dim(x, 0), 0], stops=[dim(x, 0) + dim(y, 0), "
             "dim(x, 1)], steps=[1, 1]) = y", "exact", x=(2, 3), y=(4, 3)),
-        law("slice(add(x, y), starts=[1, 0], stops=[2, 2], steps=[1, 1]) = "
-            "add(slice(x, starts=[1, 0], stops=[2, 2], steps=[1, 1]), "
-            "slice(y, starts=[1, 0], stops=[2, 2], steps=[1, 1]))", "exact", x=(2, 3), y=(2, 3)),
-        law("slice(relu(x), starts=[1, 0], stops=[2, 2], steps=[1, 1]) = "
-            "relu(slice(x, starts=[1, 0], stops=[2, 2], steps=[1, 1]))", "exact", x=(2, 3)),
         law("slice(transpose(x, perm=[1, 0]), starts=[1, 0], stops=[3, 1], steps=[1, 1]) = "
             "transpose(slice(x, starts=[0, 1], stops=[1, 3], steps=[1, 1]), perm=[1, 0])", "exact",
             x=(2, 3)),

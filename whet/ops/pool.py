@@ -13,10 +13,21 @@ from whet.core.dtypes import FLOATS, NUMERIC, DType, compute_dtype, dtype_of, f3
 from whet.core.types import Array, Shape, TensorType
 from whet.ir.expr import Axis, Expr, as_expr, call, cast, const, equal, select
 from whet.ir.tensor import Compute, Tensor, compute, max_, reduce, reduce_axis, sum_
-from whet.ops.base import Builder, Domain, NoAlgebra, Op, Sample, law, operator, require
+from whet.ops.base import Builder, Domain, Law, NoAlgebra, Op, Sample, law, operator, require
 from whet.ops.movement import Reshape
 from whet.ops.scatter import ScatterElements
 from whet.ops.shared.row_major import flat_index, unflatten
+from whet.ops.shared.spatial_laws import (
+    SPATIAL,
+    added,
+    border,
+    kernel_of_one,
+    only_in_space,
+    per_channel,
+    repeated,
+    still,
+    strided,
+)
 from whet.ops.shared.window import Window, reduction_axes
 
 # Attributes of the laws' examples: uneven strides and pads, so that no law holds by symmetry.
@@ -36,6 +47,8 @@ class Example(TypedDict):
 
 
 EXAMPLE = Example(k=(3, 2), s=(1, 2), p=(1, 0, 1, 1), d=(1, 1), m=False)
+VOLUME = Example(k=(3, 2, 2), s=(1, 2, 1), p=(1, 0, 0, 1, 1, 0), d=(1, 1, 1), m=False)
+EXAMPLES = {2: EXAMPLE, 3: VOLUME}
 
 
 def lowest(dtype: DType) -> float | int:
@@ -110,6 +123,61 @@ class Pool(Op):
         return Sample(op, (TensorType((*lead, *spatial), dtype),))
 
 
+def _averaged(x: str, pads: str = "p", counted: str = "n") -> str:
+    return (f"avg_pool({x}, kernel=k, strides=s, pads={pads}, dilations=d, ceil_mode=m, "
+            f"count_include_pad={counted})")  # fmt: skip
+
+
+def _average_laws(n: int) -> Iterator[Law]:
+    """Laws of averages over n spatial axes that speak of single axes."""
+    example, spatial, one = EXAMPLES[n], (5, 6, 4)[:n], (1,) * n
+    x, channel = (2, 3, *spatial), (1, 3, *one)
+    along = f"shape(c) == {per_channel('dim(x, 1)', n)}"
+    none = repeated(0, 2 * n)
+    before = f"pad(x, 0, pads={border('p', n)})"
+    yield law(f"{_averaged('mul(x, c)')} = mul({_averaged('x')}, c)", "real", when=(along,),
+              **example, n=True, x=x, c=channel)  # fmt: skip
+    yield law(f"{_averaged('add(x, c)')} = add({_averaged('x')}, c)", "real",
+              when=("n == false", along), **example, n=False, x=x, c=channel)  # fmt: skip
+    # Padding that counts can be done beforehand, and what was padded before need not be.
+    yield law(f"{_averaged('x', counted='true')} = "
+              f"{_averaged(before, none, 'false')}", "exact",
+              when=("m == false",), **example, x=x)  # fmt: skip
+    yield law(f"{_averaged('pad(x, 0, pads=q)', counted='true')} = "
+              f"{_averaged('x', added('p', 'q', n), 'true')}", "exact",
+              when=("m == false", only_in_space("q", n)), **example,
+              q=(0, 0, *(1, 2, 0)[:n], 0, 0, *(2, 0, 1)[:n]), x=x)  # fmt: skip
+    # Channel mixing commutes with averaging in space.
+    yield law(f"{_averaged(f'conv(x, w, {still(n)}, groups=g)')} = "
+              f"conv({_averaged('x')}, w, {still(n)}, groups=g)", "real",
+              when=kernel_of_one("w", n), **example, n=True, g=1, x=x, w=(4, 3, *one))  # fmt: skip
+    # The average of one element is that element.
+    yield law(f"avg_pool(x, kernel={repeated(1, n)}, strides=s, pads={none}, dilations=d, "
+              f"ceil_mode=m, count_include_pad=n) = {strided('x', 's', n)}", "exact",
+              s=example["s"], d=example["d"], m=False, n=False, x=x)  # fmt: skip
+
+
+def _maximum_laws(n: int) -> Iterator[Law]:
+    """Laws of maxima over n spatial axes that speak of single axes."""
+    example, spatial, one = EXAMPLES[n], (5, 6, 4)[:n], (1,) * n
+    x, channel = (2, 3, *spatial), (1, 3, *one)
+    # A window that lies in the padding as a whole has no largest element.
+    met = tuple(f"p[{n * end + axis}] < k[{axis}]" for end in range(2) for axis in range(n))
+    met += (f"d == {repeated(1, n)}", "m == false")
+    yield law(f"max_pool(relu(x), {ANY}) = relu(max_pool(x, {ANY}))", "exact", when=met,
+              **example, x=x)  # fmt: skip
+    for bound in ("maximum", "minimum"):
+        yield law(f"max_pool({bound}(x, c), {ANY}) = {bound}(max_pool(x, {ANY}), c)", "exact",
+                  when=met, **example, x=x, c=())  # fmt: skip
+    yield law(f"max_pool(add(x, c), {ANY}) = add(max_pool(x, {ANY}), c)", "exact",
+              when=(f"shape(c) == {per_channel('dim(x, 1)', n)}", *met), **example, x=x,
+              c=channel)  # fmt: skip
+    # The largest of one element is that element.
+    yield law(f"max_pool(x, kernel={repeated(1, n)}, strides=s, pads={repeated(0, 2 * n)}, "
+              f"dilations=d, ceil_mode=m) = {strided('x', 's', n)}", "exact",
+              s=example["s"], d=example["d"], m=False, x=x)  # fmt: skip
+
+
 @operator("max_pool", "x")
 class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
@@ -133,10 +201,7 @@ class MaxPool(Pool):
         return compute(self.infer(x.type).shape, body, "max_pool")
 
     axioms = (
-        # A window that lies in the padding as a whole has no largest element.
-        law(f"max_pool(relu(x), {ANY}) = relu(max_pool(x, {ANY}))", "exact",
-            when=("p[0] < k[0]", "p[1] < k[1]", "p[2] < k[0]", "p[3] < k[1]",
-                  "d == [1, 1]", "m == false"), **EXAMPLE, x=(2, 3, 5, 6)),
+        *(law for n in SPATIAL for law in _maximum_laws(n)),
         law(f"max_pool(maximum(x, y), {ANY}) = maximum(max_pool(x, {ANY}), "
             f"max_pool(y, {ANY}))", "exact", when=("shape(x) == shape(y)",), **EXAMPLE,
             x=(2, 3, 5, 6), y=(2, 3, 5, 6)),
@@ -146,9 +211,6 @@ class MaxPool(Pool):
         law(f"concat(max_pool(x, {ANY}), max_pool(y, {ANY}), axis=0) = "
             f"max_pool(concat(x, y, axis=0), {ANY})", "exact", **EXAMPLE,
             x=(2, 3, 5, 6), y=(1, 3, 5, 6)),
-        law(f"max_pool(add(x, c), {ANY}) = add(max_pool(x, {ANY}), c)", "exact",
-            when=("shape(c) == [1, dim(x, 1), 1, 1]",), **EXAMPLE,
-            x=(2, 3, 5, 6), c=(1, 3, 1, 1)),
         law(f"max_pool(x, {POOL}) = max_pool(pad(x, -inf, pads=[0, 0, 1, 0, 0, 0, 1, 1]), "
             "kernel=[3, 2], strides=[1, 2], pads=[0, 0, 0, 0], dilations=[1, 1])", "exact",
             x=(2, 3, 5, 6)),
@@ -297,13 +359,7 @@ class AvgPool(Pool):
             f"avg_pool(y, {COUNTED}))", "real", when=("shape(x) == shape(y)",), **EXAMPLE, n=False,
             x=(2, 3, 5, 6), y=(2, 3, 5, 6)),
         law(f"avg_pool(mul(x, c), {COUNTED}) = mul(avg_pool(x, {COUNTED}), c)", "real",
-            when=("shape(c) == [1, dim(x, 1), 1, 1]",), **EXAMPLE, n=True,
-            x=(2, 3, 5, 6), c=(1, 3, 1, 1)),
-        law(f"avg_pool(mul(x, c), {COUNTED}) = mul(avg_pool(x, {COUNTED}), c)", "real",
             **EXAMPLE, n=True, x=(2, 3, 5, 6), c=()),
-        law(f"avg_pool(add(x, c), {COUNTED}) = add(avg_pool(x, {COUNTED}), c)", "real",
-            when=("n == false", "shape(c) == [1, dim(x, 1), 1, 1]"), **EXAMPLE, n=False,
-            x=(2, 3, 5, 6), c=(1, 3, 1, 1)),
         law(f"concat(avg_pool(x, {COUNTED}), avg_pool(y, {COUNTED}), axis=1) = "
             f"avg_pool(concat(x, y, axis=1), {COUNTED})", "exact", **EXAMPLE, n=False,
             x=(2, 3, 5, 6), y=(2, 4, 5, 6)),
@@ -318,14 +374,7 @@ class AvgPool(Pool):
             "conv(x, expand(0.16666666666666666, shape=[3, 1, 3, 2]), strides=[1, 2], "
             "pads=[1, 0, 1, 1], dilations=[1, 1], groups=3)", "real",
             when=("dim(x, 1) == 3",), x=(2, 3, 5, 6)),
-        law(f"avg_pool(x, {POOL}, count_include_pad=true) = "
-            "avg_pool(pad(x, 0, pads=[0, 0, 1, 0, 0, 0, 1, 1]), kernel=[3, 2], strides=[1, 2], "
-            "pads=[0, 0, 0, 0], dilations=[1, 1])", "exact", x=(2, 3, 5, 6)),
-        # Channel mixing commutes with averaging in space.
-        law("avg_pool(conv(x, w, strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1], groups=g), "
-            f"{COUNTED}) = conv(avg_pool(x, {COUNTED}), w, strides=[1, 1], pads=[0, 0, 0, 0], "
-            "dilations=[1, 1], groups=g)", "real", when=("dim(w, 2) == 1", "dim(w, 3) == 1"),
-            **EXAMPLE, n=True, g=1, x=(2, 3, 5, 6), w=(4, 3, 1, 1)),
+        *(law for n in SPATIAL for law in _average_laws(n)),
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from whet.core.dtypes import f32
 from whet.core.types import Shape
 from whet.ops.activation import Gelu, Relu, Swish
-from whet.ops.arithmetic import Add, Exp, Mul, Reciprocal, Sqrt, Sub
+from whet.ops.arithmetic import Add, Exp, Maximum, Minimum, Mul, Reciprocal, Sqrt, Sub
 from whet.ops.base import Op
-from whet.ops.conv import Conv
+from whet.ops.conv import Conv, ConvTranspose
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Concat, Expand, Reshape, Split, Transpose
 from whet.ops.pool import AvgPool, MaxPool
@@ -97,20 +97,73 @@ def _scalar_product(a: Kind, s: Kind) -> Iterator[Op]:
         yield Mul()
 
 
+def _bound(op: Op) -> Propose:
+    """A number that bounds an activation: what clip is made of."""
+
+    def propose(a: Kind, s: Kind) -> Iterator[Op]:
+        if not s.shape and a.shape and not _is_weight(a) and _is_weight(s):
+            yield op
+
+    return propose
+
+
+def _vector(op: Op) -> Propose:
+    """A constant along one axis of a tensor: a bias or a factor per channel.
+
+    It lies along the channels of images, [1, C, 1, 1], or along the columns of matrices, [N] or
+    [1, N].
+    """
+
+    def propose(a: Kind, v: Kind) -> Iterator[Op]:
+        axis = 1 if len(a.shape) >= 4 and len(v.shape) > 1 else len(a.shape) - 1
+        along = tuple(d if n == axis else 1 for n, d in enumerate(a.shape))
+        is_vector = v.size > 1 and v.shape in (along, a.shape[-1:]) and _is_weight(v)
+        if len(a.shape) >= 2 and is_vector and a.shape != v.shape:
+            yield op
+
+    return propose
+
+
 def _matmul(a: Kind, b: Kind) -> Iterator[Op]:
     """Matrices, batches of them, or a batch with one matrix for all."""
     if (len(a.shape), len(b.shape)) in ((2, 2), (3, 3), (3, 2)) and a.shape[-1] == b.shape[-2]:
         yield MatMul()
 
 
+def _matmul_of_heads(a: Kind, b: Kind) -> Iterator[Op]:
+    """Batches of batches of matrices, with each other or with one matrix for all."""
+    ranks = (len(a.shape), len(b.shape))
+    alike = ranks == (4, 2) or (ranks == (4, 4) and a.shape[:2] == b.shape[:2])
+    if alike and a.shape[-1] == b.shape[-2]:
+        yield MatMul()
+
+
+def _are_image_and_filters(x: Kind, w: Kind) -> bool:
+    fit = len(x.shape) == len(w.shape) >= 4
+    return fit and not _is_weight(x) and _is_weight(w)
+
+
 def _conv(stride: int, padding: Callable[[Shape, Shape], Shape]) -> Propose:
     def propose(x: Kind, w: Kind) -> Iterator[Op]:
-        if len(x.shape) != 4 or len(w.shape) != 4 or _is_weight(x) or not _is_weight(w):
+        if not _are_image_and_filters(x, w):
             return
         groups, rest = divmod(x.shape[1], w.shape[1])
         if not rest and w.shape[0] % groups == 0:
-            pads = padding(x.shape[2:], w.shape[2:])
-            yield Conv((stride, stride), pads, (1, 1), groups)
+            pads, one = padding(x.shape[2:], w.shape[2:]), (1,) * (len(x.shape) - 2)
+            yield Conv((stride,) * len(one), pads, one, groups)
+
+    return propose
+
+
+def _conv_transpose(stride: int) -> Propose:
+    """With the padding that leaves `stride` times the extents of the image."""
+
+    def propose(x: Kind, w: Kind) -> Iterator[Op]:
+        if _are_image_and_filters(x, w) and x.shape[1] == w.shape[0]:
+            kernel = w.shape[2:]
+            pads, one = _same_padding(kernel), (1,) * len(kernel)
+            more = tuple(stride - 1 if k % 2 else 0 for k in kernel)
+            yield ConvTranspose((stride,) * len(one), pads, one, more)
 
     return propose
 
@@ -122,7 +175,7 @@ def half_kernel(image: Shape, kernel: Shape) -> Shape:
 
 def no_padding(image: Shape, kernel: Shape) -> Shape:
     """The padding that TASO and TensorFlow call VALID."""
-    return (0, 0, 0, 0)
+    return (0,) * (2 * len(kernel))
 
 
 def at_the_end(stride: int) -> Callable[[Shape, Shape], Shape]:
@@ -143,9 +196,9 @@ def _activation(op: Op) -> Propose:
     return propose
 
 
-def _image(op: Op) -> Propose:
+def _image(op: AvgPool | MaxPool) -> Propose:
     def propose(x: Kind) -> Iterator[Op]:
-        if len(x.shape) == 4 and not _is_weight(x):
+        if len(x.shape) == len(op.kernel) + 2 and not _is_weight(x):
             yield op
 
     return propose
@@ -159,12 +212,10 @@ def _transpose(x: Kind) -> Iterator[Op]:
 
 
 def _concat(a: Kind, b: Kind) -> Iterator[Op]:
-    if len(a.shape) != len(b.shape) or len(a.shape) < 2:
+    if len(a.shape) != len(b.shape) or not a.shape:
         return
     # Images and filters are joined by batch and channels, not in space.
-    for axis in range(2 if len(a.shape) == 4 else len(a.shape)):
-        if a.shape[:axis] + a.shape[axis + 1 :] == b.shape[:axis] + b.shape[axis + 1 :]:
-            yield Concat(axis)
+    yield from _joined(a, b, range(2 if len(a.shape) >= 4 else len(a.shape)))
 
 
 def _split(x: Kind) -> Iterator[Op]:
@@ -175,7 +226,7 @@ def _split(x: Kind) -> Iterator[Op]:
 
 def _enlarge(kernel: Shape) -> Propose:
     def propose(w: Kind) -> Iterator[Op]:
-        if len(w.shape) == 4 and _is_weight(w) and w.shape[2:] != kernel:
+        if len(w.shape) == len(kernel) + 2 and _is_weight(w) and w.shape[2:] != kernel:
             yield Enlarge(kernel)
 
     return propose
@@ -231,8 +282,41 @@ def _broadcast(x: Kind) -> Iterator[Op]:
         yield Expand((x.shape[0], 4))
 
 
+def _join_heads(a: Kind, b: Kind) -> Iterator[Op]:
+    """Concat along the rows or columns of batches of batches of matrices."""
+    if len(a.shape) == len(b.shape) == 4:
+        yield from _joined(a, b, (2, 3))
+
+
+def _joined(a: Kind, b: Kind, axes: Iterable[int]) -> Iterator[Op]:
+    for axis in axes:
+        if a.shape[:axis] + a.shape[axis + 1 :] == b.shape[:axis] + b.shape[axis + 1 :]:
+            yield Concat(axis)
+
+
+def _transpose_heads(x: Kind) -> Iterator[Op]:
+    if len(x.shape) == 4:
+        yield Transpose((0, 1, 3, 2))
+
+
 # ----------------------------------------------------------------------------------- alphabets
-POOL = ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+Window = tuple[Shape, Shape, Shape, Shape]
+"""Kernel, strides, pads and dilations."""
+
+
+def _window(extent: int, stride: int, pad: int, axes: int = 2) -> Window:
+    return (extent,) * axes, (stride,) * axes, (pad,) * (2 * axes), (1,) * axes
+
+
+POOL = _window(3, 1, 1)
+
+
+def _pools(suffix: str, window: Window) -> tuple[Letter, ...]:
+    return (
+        Letter(f"avg_pool_{suffix}", 1, _image(AvgPool(*window))),
+        Letter(f"max_pool_{suffix}", 1, _image(MaxPool(*window))),
+    )
+
 
 CORE = (
     Letter("add", 2, _element_wise(Add()), symmetric=True),
@@ -259,6 +343,25 @@ _COLUMNS = tuple(
 _RECIPROCAL = Letter("reciprocal", 1, _activation(Reciprocal()))
 
 EXTRA: dict[str, tuple[Letter, ...]] = {
+    "vectors": (Letter("add_vector", 2, _vector(Add())), Letter("mul_vector", 2, _vector(Mul()))),
+    "clip": (
+        Letter("maximum_bound", 2, _bound(Maximum())),
+        Letter("minimum_bound", 2, _bound(Minimum())),
+    ),
+    "heads": (
+        Letter("matmul_heads", 2, _matmul_of_heads),
+        Letter("concat_heads", 2, _join_heads),
+        Letter("transpose_heads", 1, _transpose_heads),
+    ),
+    "volumes": (
+        Letter("enlarge_volume", 1, _enlarge((3, 3, 3))),
+        *_pools("volume", _window(3, 1, 1, axes=3)),
+    ),
+    "transposed": (
+        Letter("conv_transpose", 2, _conv_transpose(1)),
+        Letter("conv_transpose_strided", 2, _conv_transpose(2)),
+    ),
+    "strided_pools": _pools("strided", _window(2, 2, 0)),
     "strided": (Letter("conv_strided", 2, _conv(2, half_kernel)),),
     "same_upper": (Letter("conv_same_upper", 2, _conv(2, at_the_end(2))),),
     "valid": (Letter("conv_valid", 2, _conv(1, no_padding)),),
@@ -286,7 +389,8 @@ EXTRA: dict[str, tuple[Letter, ...]] = {
     ),
 }
 """Letters beyond TASO's, or that only some pools have a use for, by the name that asks for them:
-other strides and paddings, and what softmax and layer normalization are made of."""
+biases and factors per channel, bounds, other ranks, strides and paddings, and what softmax and
+layer normalization are made of."""
 
 
 def constants(channels: int, matrix: int, image: Shape) -> tuple[Op, ...]:

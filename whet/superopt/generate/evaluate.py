@@ -2,7 +2,8 @@
 
 Data rows are [DRAWS, size + 1] residues, the last one a 1 (see `forms`).  An opaque function is a
 random oracle: a fixed function without any property, so that only identities which hold for
-every function are found.  A maximum over a window is an oracle too, symmetric in the window.
+every function are found.  A maximum over a window is an oracle too, symmetric in the window, and
+so is that of two elements.
 In exact mode residues above half the prime are negative numbers, and relu and maximum are what
 they are.
 """
@@ -17,10 +18,10 @@ from whet.superopt.generate.compiled import U, compiled, inlined, mix
 from whet.superopt.generate.field import PRIME, TERMS_PER_REDUCTION
 from whet.superopt.generate.forms import FormKind
 
-POLYNOMIAL, RELU, INVERSE, POINTWISE, WINDOW = range(5)
+POLYNOMIAL, RELU, INVERSE, POINTWISE, WINDOW, LARGER, SMALLER = range(7)
 KIND_NUMBERS: dict[FormKind, int] = {
     "polynomial": POLYNOMIAL, "relu": RELU, "inverse": INVERSE, "pointwise": POINTWISE,
-    "window": WINDOW,
+    "window": WINDOW, "larger": LARGER, "smaller": SMALLER,
 }  # fmt: skip
 
 P = U(PRIME)
@@ -71,6 +72,14 @@ def element(
             for t in range(start[e], start[e + 1]):
                 total += oracle(U(a[first[t]]), INNER)
             total = oracle(total % P, OUTER)
+    elif kind >= LARGER:
+        t = start[e]
+        if exact:
+            v, w = (U(a[first[t]]) + HALF) % P, (U(b[second[t]]) + HALF) % P
+            total = ((v if (v > w) == (kind == LARGER) else w) + P - HALF) % P
+        else:
+            total = oracle(U(a[first[t]]), INNER) + oracle(U(b[second[t]]), INNER)
+            total = oracle(total % P, salt)
     else:
         pending = 0
         for t in range(start[e], start[e + 1]):

@@ -2,8 +2,8 @@
 
 Every operator of the alphabet is, element by element, a sum of products of at most one element
 of either input (`add`, `matmul`, `conv`, `concat`, ...), or such a sum seen through an opaque
-function (`relu`), or a maximum over a window.  `make_form` reads this off `op.compute`, so the
-generator has no meaning of operators of its own.
+function (`relu`), or a maximum over a window or of two elements.  `make_form` reads this off
+`op.compute`, so the generator has no meaning of operators of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.ir.tensor import Compute, Placeholder, Tensor, placeholder, stages, su
 from whet.ops.base import Op
 from whet.superopt.generate.field import PRIME, inverse, residue
 
-FormKind = Literal["polynomial", "relu", "inverse", "pointwise", "window"]
+FormKind = Literal["polynomial", "relu", "inverse", "pointwise", "window", "larger", "smaller"]
 ABSENT = -1
 MINUS_ONE = np.array(PRIME - 1)
 ZERO = const(0, f32)
@@ -40,7 +40,8 @@ class Form:
 
     The index of an absent operand is the size of that input: data rows end with a 1.
     `relu`, `inverse` (one divided by it) and `pointwise` (any other function) are seen through
-    that function; `window` is the maximum over the products instead of their sum.
+    that function; `window` is the maximum over the products instead of their sum, and `larger` and
+    `smaller` are those of an element of one input and one of the other.
     """
 
     shape: Shape
@@ -112,10 +113,14 @@ def _opaque(op: Op, stage: Compute, reader: _Reader) -> tuple[FormKind, _Sum]:
     body = stage.body
     if isinstance(body, Reduce) and body.kind == "max":
         return "window", reader.over(body.axes, reader.sum(body.value))
+    match body:
+        case Call(name="max" | "min" as name, args=(Read() as a, Read() as b)):
+            kind: FormKind = "larger" if name == "max" else "smaller"
+            return kind, _times(reader.sum(a), reader.sum(b))
     reads = [e for e in subexpressions(body) if isinstance(e, Read)]
     if len(reads) != 1:
         raise NotPolynomialError(f"{op.name} is neither a sum of products nor a known function")
-    kind: FormKind = "pointwise"
+    kind = "pointwise"
     if isinstance(body, Call) and body.name == "max" and body.args == (reads[0], ZERO):
         kind = "relu"
     elif isinstance(body, Binary) and body.op == "div" and body.right is reads[0]:

@@ -24,6 +24,8 @@ class Pool:
     alphabet: Alphabet
     max_elements: int = 512
     """Larger values are not built."""
+    largest: int | None = None
+    """Graphs of more operators are not built, if it is said."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -45,6 +47,11 @@ def _activations(shape: Shape, *names: str) -> tuple[tuple[str, Kind], ...]:
 
 def _weights(shape: Shape, *names: str) -> tuple[tuple[str, Kind], ...]:
     return tuple((n, plain(shape, "weight")) for n in names)
+
+
+def _named(*names: str) -> tuple[Letter, ...]:
+    """The letters of the core with these names."""
+    return tuple(x for x in CORE if x.name in names)
 
 
 ROWS, WIDTH, IMAGE = 3, 4, (2, 4, 5, 3)
@@ -121,4 +128,96 @@ STRIDED = Pool(
     Alphabet(CORE),
 ).extended("strided")
 
-POOLS = {p.name: p for p in (TEN, TWENTY, GROUPS, MATRICES, BATCHES)} | {"strided": STRIDED}
+SUMS = Pool(
+    "sums",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2", "x3"),
+        *_activations((2, ROWS, WIDTH), "y1", "y2", "y3"),
+        *_activations(IMAGE, "i1", "i2", "i3"),
+        *_weights((4, 4, 3, 3), "k1", "k2", "k3"),
+    ),
+    Alphabet(CORE),
+)
+
+CHANNELS = (1, 4, 1, 1)
+
+BIASES = Pool(
+    "biases",
+    (
+        *_activations(IMAGE, "i1", "i2"),
+        *_weights((4, 4, 3, 3), "k1", "k2"),
+        *_weights(CHANNELS, "b1", "b2"),
+    ),
+    Alphabet(_named("add", "conv", "concat", "relu", "split", "avg_pool_inside", "max_pool")),
+).extended("vectors")
+
+ROW_BIASES = Pool(
+    "row_biases",
+    (
+        *_activations((ROWS, WIDTH), "x1", "x2"),
+        *_weights((WIDTH, WIDTH), "w1", "w2"),
+        *_weights((WIDTH,), "b1", "b2"),
+    ),
+    Alphabet(_named("add", "mul", "matmul", "concat", "relu", "split")),
+).extended("vectors")
+
+TOKEN_BIASES = Pool(
+    "token_biases",
+    (
+        *_activations((2, ROWS, WIDTH), "x1", "x2"),
+        *_weights((WIDTH, WIDTH), "w1", "w2"),
+        *_weights((WIDTH,), "b1", "b2"),
+    ),
+    Alphabet(_named("add", "mul", "matmul", "concat", "relu", "split")),
+).extended("vectors")
+
+HEADS = Pool(
+    "heads",
+    (
+        *_activations((2, 2, ROWS, WIDTH), "x1", "x2"),
+        *_activations((2, 2, WIDTH, 5), "y1", "y2"),
+        *_weights((WIDTH, 5), "w1", "w2"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(_named("add", "mul", "scale", "concat", "relu", "split")),
+).extended("heads")
+
+VOLUMES = Pool(
+    "volumes",
+    (
+        *_activations((2, 4, 2, 3, 3), "v1", "v2"),
+        *_weights((4, 4, 3, 1, 3), "k1", "k2"),
+        *_weights((4, 4, 1, 1, 3), "m1"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(_named("add", "mul", "scale", "conv", "concat", "relu", "split")),
+).extended("volumes")
+
+TRANSPOSED = Pool(
+    "transposed",
+    (
+        *_activations((2, 4, 3, 2), "i1", "i2"),
+        *_weights((4, 4, 3, 3), "k1", "k2"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(_named("add", "mul", "scale", "concat", "relu", "split")),
+).extended("transposed")
+
+WINDOWS = Pool(
+    "windows",
+    (
+        *_activations((2, 4, 6, 4), "i1", "i2"),
+        *_weights((4, 4, 3, 3), "k1", "k2"),
+        *_weights((4, 4, 1, 1), "p1"),
+        *_weights((), "s1"),
+    ),
+    Alphabet(_named("add", "concat", "relu", "split")),
+).extended("valid", "strided", "strided_pools", "clip")
+
+POOLS = {
+    p.name.partition("-")[0]: p
+    for p in (
+        TEN, TWENTY, GROUPS, MATRICES, BATCHES, SUMS, BIASES, ROW_BIASES, TOKEN_BIASES, HEADS,
+        VOLUMES, TRANSPOSED, WINDOWS,
+    )
+} | {"strided": STRIDED}  # fmt: skip

@@ -46,6 +46,12 @@ class Candidate:
     def name(self) -> str:
         return self.forms[0].name
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is worth a proof although others imply it."""
+        about = any(v.role == "activation" for v in self.forms[0].variables)
+        return about and self.size <= COMPOSITE_SIZE
+
 
 @dataclass(frozen=True, slots=True)
 class Funnel:
@@ -71,11 +77,12 @@ class Catalogue:
 
     @property
     def to_prove(self) -> tuple[Candidate, ...]:
-        """The core of all sizes, and of what it implies the small ones.
+        """The core of all sizes, and of what it implies the small ones about activations.
 
         A larger implied rule says nothing that steps of the core do not say, and there are many.
+        What is computed of weights alone is computed before a model runs.
         """
-        return tuple(c for c in self.candidates if c.in_core or c.size <= COMPOSITE_SIZE)
+        return tuple(c for c in self.candidates if c.in_core or c.is_small)
 
 
 def find_candidates(
@@ -96,7 +103,7 @@ def find_candidates(
     generations = [
         generate(
             pool,
-            size,
+            min(size, pool.largest or size),
             lexicon,
             seed=seed,
             exact=exact,
@@ -134,7 +141,7 @@ def _catalogue(
 
     rows = []
     for n in range(1, size + 1):
-        counts: list[Counts] = [g.counts[n - 1] for g in generations]
+        counts: list[Counts] = [g.counts[n - 1] for g in generations if len(g.counts) >= n]
         rows.append(
             Funnel(
                 n,

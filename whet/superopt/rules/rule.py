@@ -20,7 +20,7 @@ The claim: for all shapes and attributes for which both sides have a type and th
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -80,6 +80,9 @@ class Rule:
     given: tuple[str, ...] = ()
     """Equations between extents that the proof takes from types (`dim(x, 1) == dim(w, 0)`): stored
     with the rule, and checked wherever it is used."""
+
+    stated_by: tuple[str, ...] = field(default=(), compare=False)
+    """The laws that it was made of, for the prover to begin with; nothing else knows of them."""
 
     @cached_property
     def hash(self) -> str:

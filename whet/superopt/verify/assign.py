@@ -19,7 +19,8 @@ from whet.graph.attributes import Expression, evaluate
 from whet.ops.base import Op
 from whet.superopt.verify.attempt import STEPS, STEPS_LATER, Attempt, Chance, plan_of
 from whet.superopt.verify.claims import Assignment, Claim
-from whet.superopt.verify.steps import typed
+from whet.superopt.verify.evaluate import effort
+from whet.superopt.verify.steps import Typed, typed
 from whet.superopt.verify.vary import Equal
 
 POOLS: tuple[tuple[int, ...], ...] = (
@@ -40,6 +41,8 @@ VARIED = 2
 extents, and so many with other attributes."""
 MOST_TRIED = 30_000
 """Shapes for single tensors that one search looks at, about a second, for claims that few fit."""
+MOST_POINTS = 1 << 20
+"""Points of an evaluation on residues; volumes under transposed convolutions would have more."""
 SURPLUS = 3
 """How many times as many assignments are found as are taken."""
 
@@ -62,7 +65,10 @@ def fits(claim: Claim, at: Assignment) -> bool:
 
 # -------------------------------------------------------------------------------------- search
 class Stream:
-    """The assignments of a claim, found when they are asked for and then kept."""
+    """The assignments of a claim, found when they are asked for and then kept.
+
+    Those whose evaluation would visit more than `most` points are passed over.
+    """
 
     def __init__(
         self,
@@ -70,11 +76,13 @@ class Stream:
         seed: int,
         pools: Sequence[tuple[int, ...]] = POOLS,
         largest: int | None = None,
+        most: int = MOST_POINTS,
     ) -> None:
         self.claim = claim
         self.found: list[Assignment] = []
         self.shown: list[frozenset[str]] = []
-        self._more = search(claim, seed, pools, largest)
+        every = search(claim, seed, pools, largest)
+        self._more = (at for at in every if affordable(claim, at, most))
 
     def spread(self, count: int) -> tuple[Assignment, ...]:
         """Up to `count` different assignments that together show as many features as possible.
@@ -143,6 +151,9 @@ def search(
         if plan.attributes:
             varied = (rng.random.choice(known) for _ in known[:VARIED])
             suggested += (Attempt(plan, pool, rng).other_attributes(a) for a in varied)
+        if known and largest is None:
+            scaled = equal.scaled(claim, rng.random.choice(known), rng)
+            suggested += [] if scaled is None else [scaled]
         new = [a for a in suggested if a not in found and (a is at or fits(claim, a))]
         for a in new:
             yield from _with_challenges(claim, a, found, equal)
@@ -176,11 +187,21 @@ def _with_challenges(
             equal.learn(changed)
 
 
+def affordable(claim: Claim, at: Assignment, most: int = MOST_POINTS) -> bool:
+    """Whether the claim can be evaluated there at up to so many points."""
+    return effort(_typed(claim, at)) <= most
+
+
+def _typed(claim: Claim, at: Assignment) -> Typed:
+    types = typed(claim.sides, dict(at.attributes), dict(at.shapes))
+    assert types is not None, at
+    return types
+
+
 def features(claim: Claim, at: Assignment) -> frozenset[str]:
     """Features that make the assignment hard: groups, depthwise, stride 2 on even extents, extents
     of 1, unequal parts, tensors of equal shape, extents that differ, values of attributes."""
-    types = typed(claim.sides, dict(at.attributes), dict(at.shapes))
-    assert types is not None, at
+    types = _typed(claim, at)
     found: set[str] = {f"{n}={v}" for n, v in at.attributes}
     for name, shape in at.shapes:
         found.add(f"{name} {'has' if 1 in shape else 'has no'} 1")

@@ -219,7 +219,7 @@ class Attempt:
         for n in itertools.count():
             if sampled is not None and n % 4 == 0:
                 base = list(sampled)
-                if n:
+                if n and rank:
                     base[rng.randrange(rank)] = rng.choice(pool)
             elif alike and rng.random() < 0.6:
                 base = list(rng.choice(alike))

@@ -23,7 +23,7 @@ from whet.superopt.verify.claims import Assignment, Claim, read_assignment
 from whet.superopt.verify.extents import telling
 from whet.superopt.verify.identity import Counterexample, check_identity
 
-RANKS = range(1, 5)
+RANKS = range(1, 6)
 SHAPES_PER_AXIOM = 16
 SHAPES_FOR_FACTS = 48
 """Further shapes that guard against facts about extents that hold by chance."""

@@ -1,10 +1,11 @@
 """Conditions for the use of a rule, besides its guards.
 
 A proof takes some things from types: `matmul(x, w)` would have none unless
-`dim(x, 1) == dim(w, 0)`.  It learns them from the shapes of its certificate, at all of which they
-hold.  However well those were chosen, they are a sample, so nothing may rest on them: whoever
-applies a rule checks these equations as well as its guards.  Where types demand them, they are
-true anyway; where they held by chance, the rule is used only where its proof is valid.
+`dim(x, 1) == dim(w, 0)`.  Whether types demand an equation was asked of the operators' `infer`
+before the proof (`demands`), and where they do not, the shape that shows it is one of the
+certificate's.  So what holds at all of these is demanded by types as far as a search can tell, and
+an equation that a proof needs beyond that is a guard of the rule.  A search is no proof, though, so
+nothing rests on it: whoever applies a rule checks these equations as well as its guards.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from whet.superopt.verify.extents import equal_extents
 
 
 def assumed(rule: Rule) -> tuple[str, ...]:
-    """`dim(x, 1) == dim(w, 0)` for all extents that agree at all shapes of the certificate."""
+    """`dim(x, 1) == dim(w, 0)` for all extents that agree at all shapes of the certificate: those
+    that types demand (or the guards), and nothing else.  It reads the certificate alone and asks
+    no solver."""
     assert rule.certificate is not None, rule.name
     tensors = [v.name for v in rule.variables]
     at = [read_assignment(shape, tensors) for shape in rule.certificate.shapes]

@@ -9,6 +9,7 @@ whatever the ring and however often the elements are drawn.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -100,6 +101,10 @@ class _Program:
     def opaque(self) -> bool:
         return any(map(_opaque_stage, self.stages))
 
+    @property
+    def points(self) -> int:
+        return sum(math.prod(axis.extent for axis in _dimensions(s)) for s in self.stages)
+
 
 @dataclass(frozen=True, eq=False)
 class _Expansion:
@@ -129,8 +134,15 @@ class _Expansion:
             for node in topological(self.values)
         )
 
+    @property
+    def points(self) -> int:
+        return sum(
+            _meaning(node.op, tuple(v.tensor_type for v in node.inputs)).points
+            for node in topological(self.values)
+        )
 
-@functools.lru_cache(maxsize=2048)
+
+@functools.lru_cache(maxsize=256)
 def _meaning(op: Op, types: tuple[TensorType, ...]) -> _Program | _Expansion:
     """The tensor expressions of the operator on inputs of these types."""
     if op.expand is not None:
@@ -180,6 +192,14 @@ def _applied(given: Typed, n: int) -> tuple[Op, tuple[TensorType, ...]]:
     assert op is not None
     types = (t for i in given.steps.steps[n].inputs for t in given.types[i])
     return op, tuple(t for t in types if isinstance(t, TensorType))
+
+
+def effort(given: Typed) -> int:
+    """The points at which tensor expressions are evaluated, those of all operators together."""
+    try:
+        return sum(_meaning(*_applied(given, n)).points for n in given.steps.applied)
+    except NoMeaning:
+        return 0
 
 
 def _opaque_stage(stage: Tensor) -> bool:

@@ -3,39 +3,34 @@
 proved    all three gates agree that it holds: it gets its certificate
 refuted   there is a counterexample; where a guard excludes it, the guarded rule is tried
 unproved  nothing speaks against it, but the laws do not suffice: a law is missing
-alarm     one gate accepts what another refutes: a law, an operator or a gate is wrong
+alarm     one gate accepts what another refutes: a law, an operator or a gate is wrong; or
+          another seed, with other shapes, leads to another outcome
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from whet.core.executor import Executor, Progress, Serial
-from whet.graph.attributes import read_expression
 from whet.graph.terms import tensor_names
 from whet.ops.base import Numeric
 from whet.superopt.rules.rule import Certificate, Rule
 from whet.superopt.verify import journal
-from whet.superopt.verify.assign import holds
 from whet.superopt.verify.axioms import laws
 from whet.superopt.verify.bounded import check_bounded
 from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.field import PRIME
+from whet.superopt.verify.guards import candidate_guards, equal_shapes, inner_axes
 from whet.superopt.verify.identity import Counterexample, check_identity
 from whet.superopt.verify.prover import Proof, Prover
 from whet.superopt.verify.report import Outcome, Report as Report
 from whet.superopt.verify.solver import SOLVER
 from whet.superopt.verify.theory import with_lemmas
-
-GUARDS_TRIED = 24
-"""Synthesized guards that a refuted rule is retried with."""
 
 
 def claim(rule: Rule) -> Claim:
@@ -73,7 +68,8 @@ def _judge(rule: Rule, prover: Prover, seed: int) -> _Judged:
         return _Judged(Report(rule, "unproved", why, hint=numeric.problem))
     # A proof of what a counterexample refutes would be an alarm, so the prover is asked anyway.
     began = time.process_time()
-    known = rule.certificate.axioms if rule.certificate is not None else None
+    replayed = rule.certificate.axioms if rule.certificate is not None else None
+    known = replayed if replayed is not None else rule.stated_by or None
     proof = prover.prove(tested, numeric.at, known)
     took = time.process_time() - began
     symbolic = check_bounded(tested, seed)
@@ -148,22 +144,28 @@ def _hint(rule: Rule, gates: Sequence[tuple[str, str]]) -> str:
 
 # ------------------------------------------------------------------------------ guard synthesis
 def _saved(judged: _Judged, prover: Prover, seed: int) -> Report | None:
-    """The report on a refuted rule with guards that no gate refutes, if some are found."""
+    """The report on a refuted rule with the first guards that prove it, or else with the first
+    that no gate refutes, if some are found."""
     if judged.wrong is None or judged.report.outcome != "refuted":
         return None
     rule = judged.report.rule
-    for guards in _candidate_guards(rule, judged.wrong):
+    spared: Report | None = None
+    for guards in candidate_guards(rule, judged.wrong):
         guarded = rule.guarded(*guards)
         # A quick look first: most guards save nothing.
         if check_identity(claim(guarded), seed, shapes=6).passed:
             retried = verify_as_stated(guarded, prover, seed)
-            if retried.outcome in ("proved", "unproved"):
-                return dataclasses.replace(retried, added_guards=guards)
-    return None
+            retried = dataclasses.replace(retried, added_guards=guards)
+            if retried.outcome == "proved":
+                return retried
+            if retried.outcome == "unproved":
+                spared = spared or retried
+    return spared
 
 
 def _aligned(judged: _Judged, prover: Prover, seed: int) -> Report | None:
-    """The proof of an unproved rule for inputs of one shape, if there is one.
+    """The proof of an unproved rule for inputs of one shape, or with an equation between channels
+    that types do not demand, if there is one.
 
     Whether shapes refute a rule that holds without broadcasts alone, or leave it unproved, is a
     matter of which were drawn; with this, what becomes of it is not.
@@ -171,41 +173,11 @@ def _aligned(judged: _Judged, prover: Prover, seed: int) -> Report | None:
     if judged.report.outcome != "unproved":
         return None
     rule = judged.report.rule
-    for guard in _equal_shapes(rule):
+    for guard in (*equal_shapes(rule), *inner_axes(rule)):
         retried = verify_as_stated(rule.guarded(guard), prover, seed)
         if retried.outcome == "proved":
             return dataclasses.replace(retried, added_guards=(guard,))
     return None
-
-
-def _equal_shapes(rule: Rule) -> list[str]:
-    pairs = itertools.combinations(rule.variables, 2)
-    return [f"shape({a.name}) == shape({b.name})" for a, b in pairs if a.rank == b.rank]
-
-
-def _candidate_guards(rule: Rule, wrong: Counterexample) -> Iterator[tuple[str, ...]]:
-    """Guards that exclude the counterexample: one, then two, then three at a time."""
-    attributes, shapes = dict(wrong.at.attributes), dict(wrong.at.shapes)
-    # What is tried does not depend on the counterexample, so that another seed finds the same.
-    tried = itertools.islice(_guards(rule, attributes), GUARDS_TRIED)
-    for guards in tried:
-        if not all(holds(read_expression(g), attributes, shapes) for g in guards):
-            yield guards
-
-
-def _guards(rule: Rule, attributes: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    pairs = [p for p in itertools.combinations(rule.variables, 2) if p[0].rank == p[1].rank]
-    inner = [f"dim({a.name}, 1) == dim({b.name}, {0 if a.rank == 2 else 1})"
-             for a, b in pairs if a.rank > 1 and a.role != b.role]  # fmt: skip
-    equal = _equal_shapes(rule)
-    equal += [f"dim({v.name}, 0) == dim({v.name}, 1)" for v in rule.variables if v.rank == 2]
-    ones = [f"{n} == 1" for n, v in attributes.items() if type(v) is int]
-    lists = {n: len(v) for n, v in attributes.items() if isinstance(v, tuple)}
-    plain = [f"{n} == [{', '.join('1' * k)}]" for n, k in lists.items()]
-    zeros = [f"{n} == [{', '.join('0' * k)}]" for n, k in lists.items()]
-    yield from ((g,) for g in (*ones, *inner, *equal, *plain, *zeros))
-    for n in (2, 3):
-        yield from itertools.combinations([*ones, *equal], n)
 
 
 # ------------------------------------------------------------------------------------- batches
@@ -286,3 +258,30 @@ def verify_all(
 ) -> tuple[Report, ...]:
     """Reports on rules, in their order."""
     return verify_forms([(rule,) for rule in rules], seed, executor, progress, batch)
+
+
+def verify_with_seeds(
+    rules: Sequence[Rule],
+    seeds: Sequence[int],
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    batch: int = 4,
+) -> tuple[Report, ...]:
+    """Reports on rules with the first seed; where another seed leads to another outcome, which of
+    them is right is a matter of luck, and the report is an alarm."""
+    found = [verify_all(rules, seed, executor, progress, batch) for seed in seeds]
+    return tuple(_agreed(seeds, reports) for reports in zip(*found))
+
+
+def _agreed(seeds: Sequence[int], reports: Sequence[Report]) -> Report:
+    first = reports[0]
+    if all(r.outcome == first.outcome and r.rule.when == first.rule.when for r in reports):
+        return first
+    said = (
+        f"{r.outcome} with seed {seed}{''.join(f' when {g}' for g in r.added_guards)}"
+        for seed, r in zip(seeds, reports)
+    )
+    wrong = next((r.counterexample for r in reports if r.counterexample), "")
+    gates = (*first.gates, ("seeds", "; ".join(said)))
+    rule = dataclasses.replace(first.rule, certificate=None)
+    return dataclasses.replace(first, rule=rule, outcome="alarm", gates=gates, counterexample=wrong)

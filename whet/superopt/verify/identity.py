@@ -19,8 +19,9 @@ from whet.core.types import Array, TensorType
 from whet.graph.graph import Graph, make_input
 from whet.graph.interpret import interpret
 from whet.graph.terms import build_term
-from whet.superopt.verify.assign import Stream
+from whet.superopt.verify.assign import Stream, affordable
 from whet.superopt.verify.claims import Assignment, Claim
+from whet.superopt.verify.demands import violations
 from whet.superopt.verify.evaluate import DivisionByZero, NoMeaning, evaluate_typed, is_opaque
 from whet.superopt.verify.field import PRIME, Field
 from whet.superopt.verify.steps import Typed, typed
@@ -72,8 +73,14 @@ def check_identity(claim: Claim, seed: int, shapes: int = SHAPES) -> Verdict:
     rest = _check(claim, tuple(at for at in tried if at not in few) or few, seed + 1)
     if not rest.passed:
         return rest
-    mode: Mode = "order" if "order" in (first.mode, rest.mode) else "field"
-    return Verdict(True, tuple(dict.fromkeys((*few, *tried))), mode=mode)
+    seen = tuple(dict.fromkeys((*few, *tried)))
+    # What seemed to be demanded by types and is not: the hardest shapes.
+    against = tuple(at for at in violations(claim, seen) if affordable(claim, at))
+    last = _check(claim, against, seed + 2) if against else rest
+    if not last.passed:
+        return last
+    mode: Mode = "order" if "order" in (first.mode, rest.mode, last.mode) else "field"
+    return Verdict(True, (*seen, *against), mode=mode)
 
 
 def _check(claim: Claim, tried: tuple[Assignment, ...], seed: int) -> Verdict:

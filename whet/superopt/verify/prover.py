@@ -26,6 +26,7 @@ from whet.superopt.verify.logic import (
     attribute_constant,
     list_name,
 )
+from whet.superopt.verify.outer import arguments
 from whet.superopt.verify.solver import Answer, Problem
 
 RESOURCES = 1_200_000
@@ -90,6 +91,26 @@ class Prover:
             at = tuple(dict.fromkeys((*at, *assignments(claim, ENOUGH, 0))))
         if not at:
             return Proof(False, problem="no shapes fit both sides")
+        return self._proved_within(claim, at, known)
+
+    def _proved_within(
+        self, claim: Claim, at: Sequence[Assignment], known: Collection[str] | None
+    ) -> Proof:
+        """A proof of the claim, or of the equations of arguments from which it follows."""
+        found = self._proved_at(claim, at, known)
+        inner = () if found.proved else arguments(claim)
+        used: set[str] = set()
+        for smaller in inner:
+            part = self._proved_within(smaller, at, known)
+            if not part.proved:
+                return found
+            used.update(part.axioms)
+        return Proof(True, tuple(sorted(used))) if inner else found
+
+    def _proved_at(
+        self, claim: Claim, at: Sequence[Assignment], known: Collection[str] | None
+    ) -> Proof:
+        """A proof that the sides agree, with what holds at the assignments for given."""
         try:
             goals = self._goals(claim, at)
         except NoTranslation as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from whet.superopt.verify.attempt import Chance, Place
-from whet.superopt.verify.claims import Assignment
+from whet.superopt.verify.claims import Assignment, Claim
+from whet.superopt.verify.repair import read_places, repaired, with_places
 
 ENOUGH_TO_LEARN = 3
 """Assignments after which extents that were always equal are challenged."""
@@ -14,6 +15,10 @@ CHALLENGES = 2
 """Assignments at which an equation between extents must withstand all changes."""
 PARTS = 8
 """Choices of places in one such equation that are changed together."""
+FACTORS = (2, 3)
+"""Some extents are multiplied by one of these, all at once: then there are groups."""
+REPAIRED = 24
+"""Assignments that are looked at to make such a change fit."""
 TRANSFERS = 2
 """Assignments at which extents on one axis of two tensors are changed so that their sum stays."""
 
@@ -39,7 +44,7 @@ class Equal:
         self._count = 0
 
     def learn(self, at: Assignment) -> None:
-        for place, extent in _read(at).items():
+        for place, extent in read_places(at).items():
             self._values[place] = (*self._values.get(place, ()), extent)
         self._count += 1
         self.places = {
@@ -79,39 +84,36 @@ class Equal:
                 times = self._moved.get(pair, 0)
                 if e > 1 and times < TRANSFERS and (self.largest is None or d < self.largest):
                     self._moved[pair] = times + 1
-                    yield _with(at, {pair[0]: d + 1, pair[1]: e - 1})
+                    yield with_places(at, {pair[0]: d + 1, pair[1]: e - 1})
 
     def vary(self, at: Assignment, pool: Sequence[int], rng: Chance) -> Assignment:
         """The assignment with another extent at one place and at those always equal to it."""
-        places = list(_read(at))
+        places = list(read_places(at))
         if not places:
             return at
         values = self._values[rng.random.choice(places)]
         extent = rng.random.choice(pool)
         if self.largest is not None:
             extent = min(extent, self.largest)
-        return _with(at, {p: extent for p in places if self._values[p] == values})
+        return with_places(at, {p: extent for p in places if self._values[p] == values})
+
+    def scaled(self, claim: Claim, at: Assignment, rng: Chance) -> Assignment | None:
+        """The assignment with one extent multiplied, and others with it so that all has types."""
+        by_values: dict[tuple[int, ...], list[Place]] = {}
+        places = [(n, axis) for n, shape in at.shapes for axis in range(len(shape))]
+        for place in places:
+            by_values.setdefault(self._values[place], []).append(place)
+        if not places:
+            return None
+        classes = [tuple(c) for c in by_values.values()]
+        rng.random.shuffle(classes)
+        factor, part = rng.random.choice(FACTORS), (rng.random.choice(places),)
+        return repaired(claim, at, part, lambda d: factor * d, classes, most=REPAIRED)
 
     def _changed(self, at: Assignment, part: Sequence[Place]) -> Iterator[Assignment]:
-        extent = _read(at)[part[0]]
+        extent = read_places(at)[part[0]]
         for value in (
             (1, 2, 3) if self.largest is not None else (1, extent + 1, 2 * extent, 3 * extent)
         ):
             if value != extent:
-                yield _with(at, dict.fromkeys(part, value))
-
-
-def _read(at: Assignment) -> dict[Place, int]:
-    """The entries at the places of an assignment."""
-    found = {(n, axis): d for n, shape in at.shapes for axis, d in enumerate(shape)}
-    return found | {(n, 0): v for n, v in at.attributes if type(v) is int}
-
-
-def _with(at: Assignment, changed: Mapping[Place, int]) -> Assignment:
-    """The assignment with other extents at some places."""
-    shapes = (
-        (n, tuple(changed.get((n, axis), d) for axis, d in enumerate(shape)))
-        for n, shape in at.shapes
-    )
-    attributes = ((n, changed.get((n, 0), v)) for n, v in at.attributes)
-    return Assignment(tuple(shapes), tuple(attributes))
+                yield with_places(at, dict.fromkeys(part, value))
