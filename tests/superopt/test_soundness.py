@@ -91,6 +91,16 @@ def test_equations_of_types_are_told_from_those_that_held_by_chance() -> None:
     assert not any({("x", 1), ("w", 1)} <= set(c) for c in demanded)
 
 
+@pytest.mark.parametrize("rule", [r for r in FALSE if "-sum-" in r.name], ids=lambda r: r.name)
+def test_one_group_in_all_samples_is_not_taken_for_a_demand(rule: Rule) -> None:
+    tested = claim(rule)
+    for seed in range(2):
+        drawn = ((at, dict(at.shapes)) for at in Stream(tested, seed).spread(16))
+        given = tuple(at for at, shapes in drawn if shapes["x"][1] == shapes["w"][1])
+        together = equal_places((*given, *violations(tested, given))) if given else []
+        assert not any({("x", 1), ("w", 1)} <= set(c) for c in together), seed
+
+
 def test_one_extent_is_changed_and_others_repaired() -> None:
     tested = claim(SUM)
     names = [v.name for v in SUM.variables]

@@ -144,23 +144,18 @@ def _hint(rule: Rule, gates: Sequence[tuple[str, str]]) -> str:
 
 # ------------------------------------------------------------------------------ guard synthesis
 def _saved(judged: _Judged, prover: Prover, seed: int) -> Report | None:
-    """The report on a refuted rule with the first guards that prove it, or else with the first
-    that no gate refutes, if some are found."""
+    """The report on a refuted rule with guards that no gate refutes, if some are found."""
     if judged.wrong is None or judged.report.outcome != "refuted":
         return None
     rule = judged.report.rule
-    spared: Report | None = None
     for guards in candidate_guards(rule, judged.wrong):
         guarded = rule.guarded(*guards)
         # A quick look first: most guards save nothing.
         if check_identity(claim(guarded), seed, shapes=6).passed:
             retried = verify_as_stated(guarded, prover, seed)
-            retried = dataclasses.replace(retried, added_guards=guards)
-            if retried.outcome == "proved":
-                return retried
-            if retried.outcome == "unproved":
-                spared = spared or retried
-    return spared
+            if retried.outcome in ("proved", "unproved"):
+                return dataclasses.replace(retried, added_guards=guards)
+    return None
 
 
 def _aligned(judged: _Judged, prover: Prover, seed: int) -> Report | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,9 +28,7 @@ Change = Callable[[int], int]
 Unit = tuple[Place, ...]
 """Places that are changed together."""
 
-REPAIRS = 5
-"""Units that are changed after the first to find types again."""
-TRIED = 200
+TRIED = 80
 """Assignments that are tried for one change."""
 
 
@@ -74,38 +73,41 @@ def repaired(
     the assignments that are looked at.
     """
     extents = read_places(start)
-    units = list(_units(start, classes))
-    tried: set[frozenset[Place]] = set()
-
-    def search(changed: frozenset[Place], repairs: int, before: int) -> Assignment | None:
-        if changed in tried or len(tried) >= most:
-            return None
-        tried.add(changed)
+    # What lies on the same axis is the likeliest repair.
+    axes = {axis for _, axis in part}
+    units = sorted(_units(start, classes), key=lambda unit: all(k not in axes for _, k in unit))
+    # Breadth first: few repairs before many.
+    queue = deque([frozenset(part)])
+    tried = {frozenset(part): -1}
+    for _ in range(most):
+        if not queue:
+            break
+        changed = queue.popleft()
         at = with_places(start, {p: change(extents[p]) for p in changed})
         met = obstacle(claim, at)
-        if met is None:
-            return at if wanted(at) else None
-        if repairs and met.number != before:  # a repair that mends nothing leads nowhere
-            for unit in units:
-                if not changed.issuperset(unit) and any(n in met.names for n, _ in unit):
-                    found = search(changed.union(unit), repairs - 1, met.number)
-                    if found is not None:
-                        return found
-        return None
-
-    return search(frozenset(part), REPAIRS, -1)
+        if met is None and wanted(at):
+            return at
+        if met is None or met.number == tried[changed]:
+            continue  # a repair that mends nothing leads nowhere
+        for unit in units:
+            if any(n in met.names for n, _ in unit):
+                more = changed.union(unit)
+                if more not in tried:
+                    tried[more] = met.number
+                    queue.append(more)
+    return None
 
 
 def _units(at: Assignment, classes: Sequence[Unit]) -> Iterator[Unit]:
-    """Places that are changed together: all equal ones, one of them, all but one; and every
-    attribute that is a number."""
-    yield from classes
+    """Places that are changed together: every attribute that is a number; one of the equal ones,
+    all of them, all but one."""
+    yield from (((n, 0),) for n, v in at.attributes if type(v) is int)
     for places in classes:
-        if len(places) > 1:
-            yield from itertools.combinations(places, 1)
+        yield from itertools.combinations(places, 1)
+    yield from (places for places in classes if len(places) > 1)
+    for places in classes:
         if len(places) > 2:
             yield from itertools.combinations(places, len(places) - 1)
-    yield from (((n, 0),) for n, v in at.attributes if type(v) is int)
 
 
 # ------------------------------------------------------------------------------------ obstacles
