@@ -152,7 +152,7 @@ class Drawing:
     def _draw(self, palette: Sequence[int], values: Values) -> Shapes | None:
         """Shapes for all tensors, one after the other; a tensor whose terms have no types with
         those before it is drawn again."""
-        due: list[list[Apply]] = [[] for _ in self.order]
+        due: list[list[Apply]] = [[] for _ in self.order] or [[]]
         for term in self.terms:
             named = tensor_names(term)
             due[max((self.order.index(n) for n in named), default=0)].append(term)

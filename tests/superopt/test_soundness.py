@@ -101,6 +101,20 @@ def test_one_group_in_all_samples_is_not_taken_for_a_demand(rule: Rule) -> None:
         assert not any({("x", 1), ("w", 1)} <= set(c) for c in together), seed
 
 
+def test_extents_of_1_may_be_broadcast() -> None:
+    """x and y have one row in all samples, which types do not demand: one may have those of z."""
+    tested = claim(
+        Rule("sums", tuple(Variable(n, 2) for n in "xyz"), ("add(x, add(y, z))",),
+             ("add(add(x, y), z)",))
+    )  # fmt: skip
+    given = tuple(
+        read_assignment(text, "xyz")
+        for text in ("x=[1,2] y=[1,2] z=[5,2]", "x=[1,3] y=[1,3] z=[4,3]")
+    )
+    together = equal_places((*given, *violations(tested, given)))
+    assert all(len(c) == 1 for c in together)
+
+
 def test_one_extent_is_changed_and_others_repaired() -> None:
     tested = claim(SUM)
     names = [v.name for v in SUM.variables]

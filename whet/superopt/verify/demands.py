@@ -83,11 +83,25 @@ class _Challenge:
     def violated(self, base: Assignment) -> Assignment | None:
         """A variation of the assignment in which they differ."""
         start = self._composite(base)
-        for change, part in itertools.product(CHANGES, self._parts()):
+        for change, part in self._changes(start):
             found = repaired(self.claim, start, part, change, self.classes, self._differs)
             if found is not None:
                 return self._reduced(found)
         return None
+
+    def _changes(self, start: Assignment) -> Iterator[tuple[Change, Unit]]:
+        """What is done to which part of the class: the changes above, and what makes an extent
+        that of another tensor on the same axis, from which it was broadcast."""
+        parts = self._parts()
+        yield from itertools.product(CHANGES, parts)
+        extents = read_places(start)
+        here = extents[self.equal[0]]
+        for part in parts:
+            axes = {axis for _, axis in part}
+            beside = (d for (_, axis), d in extents.items() if axis in axes)
+            for value in dict.fromkeys(beside):
+                if value not in (1, here):
+                    yield functools.partial(_replaced, value), part
 
     def _parts(self) -> list[Unit]:
         sizes = range(1, len(self.equal))
@@ -122,6 +136,10 @@ class _Challenge:
                     at, smaller = reduced, True
                     break
         return at
+
+
+def _replaced(value: int, extent: int) -> int:
+    return value
 
 
 def _reductions(at: Assignment, unit: Unit) -> Iterator[Assignment]:
