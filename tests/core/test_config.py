@@ -51,10 +51,10 @@ def test_every_knob_explains_itself() -> None:
         "WHET_PIN",
         "WHET_TARGET",
         "WHET_CHECK_ACCESSES",
+        "WHET_REWRITE_SECONDS",
         "WHET_CALIBRATE",
         "WHET_STRICT",
         "WHET_CACHE_ENABLED",
-        "WHET_CACHE_DIR",
     ]
     shown = {k.variable: (k.type, k.default) for k in knobs()}
     assert shown["WHET_CALIBRATE"] == ("bool", "1")

@@ -15,7 +15,7 @@ from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied
 
-CLOSE = 1e-7
+CLOSE = 1e-6
 """Relative to the largest element, in double precision, where weights were folded in single."""
 
 

@@ -13,7 +13,7 @@ from whet.api.arguments import given_inputs, thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
 from whet.api.engine import Engine, describe_options, why_not_tuned
-from whet.api.engines import default_engine, prepare_or_interpret, target_name
+from whet.api.engines import default_engine, prepare_or_interpret, require_room, target_name
 from whet.api.failures import (
     Failure,
     attempt,
@@ -68,6 +68,7 @@ class Options:
         if isinstance(made, Failure):
             self.warn(made.warning("simplify the model, which runs as it is"))
             return graph
+        require_room(made)
         if self.budget and self.engine.can_tune:
             self._tune(made)
         rewrite = lambda: self.engine.rewrite(made, self.threads, self.numerics)

@@ -69,6 +69,12 @@ def _best_engine(name: str, note: Note | None) -> Engine:
     return Native(target, cache, config.check_accesses)
 
 
+def require_room(graph: Graph) -> None:
+    """`WH1005` if no memory holds the graph's inputs and outputs."""
+    known = [v.type for v in (*graph.inputs, *graph.outputs) if isinstance(v.type, TensorType)]
+    require_memory(sum(t.nbytes for t in known), "the model's inputs and outputs")
+
+
 def prepare_or_interpret(
     prepare: Callable[[], Executable], graph: Graph, options: Mapping[str, Any], warn: Note
 ) -> Executable:
@@ -77,8 +83,7 @@ def prepare_or_interpret(
     Slow is better than nothing, but never in silence: there is a warning and a report, and
     `describe` says so too.
     """
-    known = [v.type for v in (*graph.inputs, *graph.outputs) if isinstance(v.type, TensorType)]
-    require_memory(sum(t.nbytes for t in known), "the model's inputs and outputs")
+    require_room(graph)
     found = attempt(prepare, graph, options)
     if not isinstance(found, Failure):
         return found
