@@ -34,7 +34,7 @@ CHANGES: tuple[Change, ...] = (
     lambda d: d + 1,
     lambda d: 1,
 )
-"""What is done to the extents of one side of an equation, and to those that repair types."""
+"""Changes of the extents of one side of an equation, and of those that repair types."""
 COMPOSITE = 6
 """The factor that makes extents divisible, so that a change meets no other obstacle."""
 PARTS = 14
@@ -90,8 +90,8 @@ class _Challenge:
         return None
 
     def _changes(self, start: Assignment) -> Iterator[tuple[Change, Unit]]:
-        """What is done to which part of the class: the changes above, and what makes an extent
-        that of another tensor on the same axis, from which it was broadcast."""
+        """Changes with the part of the class that they are made to: those above, and to an extent
+        of another tensor on the same axis, which may be broadcast."""
         parts = self._parts()
         yield from itertools.product(CHANGES, parts)
         extents = read_places(start)
