@@ -24,7 +24,7 @@ from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.steps import Types, steps_of
 
 Change = Callable[[int], int]
-"""What is done to an extent."""
+"""A change of an extent."""
 Unit = tuple[Place, ...]
 """Places that are changed together."""
 
