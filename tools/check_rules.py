@@ -271,7 +271,7 @@ def _task(task: tuple[Rule, int, int]) -> Checked:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shapes", type=int, default=40, help="shapes per rule, at most")
+    parser.add_argument("--shapes", type=int, default=32, help="shapes per rule, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", type=Path, help="rules other than whet's own")
     parser.add_argument("--workers", type=int, default=0, help="0: one per processor")
