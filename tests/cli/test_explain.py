@@ -17,6 +17,11 @@ Network = Callable[[str], Path]
 SHORT = ("--budget", "3s", "--threads", 1, "--target", "x86-64-v3")
 
 
+@pytest.fixture(autouse=True)
+def searching(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHET_REWRITE_SECONDS", "2")
+
+
 def test_the_slice_of_bert_is_explained(whet: Whet, network: Network) -> None:
     done = whet("explain", network("bert_base"), *SHORT, "--json", "-q")
     assert done.returncode == 0, done.stderr

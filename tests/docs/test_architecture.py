@@ -45,7 +45,7 @@ def way(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     script, place = Path(__file__).with_name("trace_convolution.py"), tmp_path_factory.mktemp("way")
     done = subprocess.run(
         [sys.executable, str(script), str(place)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "WHET_REWRITE_SECONDS": "2"},
         capture_output=True,
         text=True,
     )
