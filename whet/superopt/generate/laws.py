@@ -109,6 +109,8 @@ def _rules(names: tuple[str, ...], laws: Sequence[Law]) -> tuple[list[Rule], str
         return [], "both sides are the same"
     if _operators((*left, *right)) & OF_WEIGHTS:
         return [], "networks do not contain its operators"
+    if "cast" in _operators((*left, *right)):
+        return [], "it speaks of element types, and rules of tensors of any"
     if _is_example((*left, *right), read[0].guards):
         return [], "it is stated for the numbers of an example"
     if not all(axioms_of(name, law) for name, law in zip(names, laws)):
