@@ -18,8 +18,8 @@ SHORT = ("--budget", "3s", "--threads", 1, "--target", "x86-64-v3")
 
 
 @pytest.fixture(autouse=True)
-def searching(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WHET_REWRITE_SECONDS", "2")
+def searching(configured: Callable[..., None]) -> None:
+    configured(REWRITE_SECONDS=2)
 
 
 def test_the_slice_of_bert_is_explained(whet: Whet, network: Network) -> None:
