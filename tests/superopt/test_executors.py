@@ -49,7 +49,8 @@ def found_files(folder: Path, *options: str) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     files = proved_files(tmp_path_factory.mktemp("here"))
-    assert set(files) == {"matmul.rules", "movement.rules"}
+    assert set(files) == {f"{family}.{kind}" for family in ("matmul", "movement")
+                          for kind in ("rules", "proofs")}  # fmt: skip
     return files
 
 

@@ -48,6 +48,10 @@ class Axiom:
         return claim_of(self.law, self.ranks)
 
     @property
+    def operators(self) -> frozenset[str]:
+        return operators(self.law.left) | operators(self.law.right)
+
+    @property
     def text(self) -> str:
         when = f" when {', '.join(self.law.law.when)}" if self.law.law.when else ""
         return f"{self.law.law.text}{when}"

@@ -122,10 +122,20 @@ class Prover:
             problem = self._problem(goals, named)
             if all(problem.core(self.resources, named, n) is not None for n in outputs):
                 return Proof(True, tuple(sorted({a.name for a in named})))
-        problem = self._problem(goals, relevant)
+        # Among many axioms the solver's steps may end before a proof that a few of them give.
+        inside = frozenset[str]().union(*(operators(t) for t in claim.sides))
+        own = [a for a in relevant if a.operators <= inside]
+        found = self._proved_from(own, goals)
+        if found.proved or len(own) == len(relevant):
+            return found
+        return self._proved_from(relevant, goals)
+
+    def _proved_from(self, axioms: Sequence[Axiom], goals: _Goals) -> Proof:
+        """A proof of all outputs, and which of the axioms it needs."""
+        problem = self._problem(goals, axioms)
         used: dict[str, None] = {}
-        for n in outputs:
-            answer = problem.answer(self.resources, relevant, n)
+        for n in range(len(goals.unequal)):
+            answer = problem.answer(self.resources, axioms, n)
             if answer.core is None:
                 return Proof(False, (), f"no proof of output {n}", answer.exhausted)
             used.update(dict.fromkeys(self._needed(problem, n, answer.core)))
@@ -143,7 +153,7 @@ class Prover:
             for name, law in self.laws.items():
                 for axiom in self._applying(name, law, active, wanted):
                     chosen[axiom] = None
-                    widened |= operators(axiom.law.left) | operators(axiom.law.right)
+                    widened |= axiom.operators
             active = widened
         return list(chosen)
 
