@@ -201,13 +201,13 @@ class Drawing:
             rank = max((self.ranks[n] for n in tensor_names(term)), default=4)
             for key, e in term.attributes:
                 if isinstance(e, Name) and e.name not in found:
-                    found[e.name] = self._attribute(key, rank)
+                    found[e.name] = self._attribute(term, key, rank, palette)
         for name, length in self._items():
             if len(found.get(name, ())) < length:
                 found[name] = tuple(self.rng.choices(palette, k=length))
         return found
 
-    def _attribute(self, key: str, rank: int) -> Any:
+    def _attribute(self, term: Apply, key: str, rank: int, palette: Sequence[int]) -> Any:
         choices = self.rng.choices
         match key:
             case "strides" | "dilations":
@@ -215,7 +215,16 @@ class Drawing:
             case "kernel":
                 return tuple(choices((1, 2, 3, 3, 5), k=rank - 2))
             case "pads":
-                return tuple(choices((0, 0, 1, 1, 2), k=2 * (rank - 2)))
+                padded = rank if term.op == "pad" else rank - 2
+                return tuple(choices((0, 0, 1, 1, 2), k=2 * padded))
+            case "output_padding" | "starts":
+                return tuple(choices((0, 0, 1), k=rank - 2 if key == "output_padding" else rank))
+            case "steps":
+                return tuple(choices((1, 1, 2), k=rank))
+            case "stops" | "shape":
+                return tuple(choices(palette, k=rank))
+            case "sizes":
+                return tuple(choices((1, 2, 2, 3), k=self._parts(term)))
             case "perm":
                 return tuple(self.rng.sample(range(rank), rank))
             case "axis":
@@ -223,6 +232,14 @@ class Drawing:
             case "ceil_mode" | "count_include_pad":
                 return self.rng.random() < 0.5
         return self.rng.choice((1, 1, 2, 2, 3, 4, 6))
+
+    def _parts(self, split: Apply) -> int:
+        """The number of parts that the rule uses of this split."""
+        return 1 + max(
+            t.result or 0
+            for t in self.terms
+            if (t.op, t.inputs, t.attributes) == (split.op, split.inputs, split.attributes)
+        )
 
     def _items(self) -> Iterator[tuple[str, int]]:
         """Attribute variables of which items are used, and how many they have at least."""

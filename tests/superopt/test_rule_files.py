@@ -198,7 +198,4 @@ def test_a_sample_of_the_shipped_rules_is_proved_again(rule: Rule) -> None:
 
     report = verify_as_stated(rule, shared_prover())
     assert report.outcome == "proved", report
-    # Which shapes are drawn, and so the certificate, changes with the gates; what is stored of the
-    # rule itself does not.
-    found, stored = (dataclasses.replace(r, certificate=None) for r in (report.rule, rule))
-    assert found == stored
+    assert report.rule == rule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whet.joint.search import Step
+from whet.joint.sums import sum_steps
 from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
@@ -34,6 +35,8 @@ class Moves:
                 lifted = lift_epilogues(plain[1]) if len(rewrite.old) > 1 else None
                 if lifted is not None:
                     yield (*plain[0], *lifted[0]), lifted[1]
+        if self.matcher is not None:
+            yield from sum_steps(part, self.matcher)
 
     def _rewrites(self, part: Part) -> Iterator[Rewrite]:
         yield from slice_rewrites(part)

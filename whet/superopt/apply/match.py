@@ -28,6 +28,8 @@ from whet.superopt.apply.rewrite import Part, Rewrite, admit
 
 Alternatives = Callable[[Value], Sequence[Value]]
 """Values that are known to be equal to one, itself included: what a match may look into."""
+Wanted = Callable[[Value, Pattern], bool]
+"""Whether to look for a pattern at a value."""
 MOST_PROPOSALS = 6
 """Values that are tried for an attribute which a match leaves open."""
 
@@ -64,8 +66,8 @@ class Matcher:
         self.patterns = patterns
         self._first: dict[Value, list[tuple[Pattern, Binding]]] = {}
 
-    def rewrites(self, part: Part) -> Iterator[Rewrite]:
-        """The rewrites of the part, each admitted."""
+    def rewrites(self, part: Part, wanted: Wanted | None = None) -> Iterator[Rewrite]:
+        """The rewrites of the part, or those that are wanted of them, each admitted."""
         builder = NormalBuilder()
         seen: set[tuple[tuple[Value, ...], tuple[Value, ...]]] = set()
         for node in part.nodes:
@@ -75,6 +77,8 @@ class Matcher:
                 if value not in part.users and value not in part.needed:
                     continue
                 for pattern, binding in self._matches(value):
+                    if wanted is not None and not wanted(value, pattern):
+                        continue
                     for old, bound in further(part, pattern, (value,), binding):
                         for made in built(builder, part, pattern, old, bound):
                             if (made.old, made.new) not in seen:
@@ -275,8 +279,17 @@ def built(
         except WhetError:
             continue
         rewrite = Rewrite(pattern.name, pattern.numeric, old, new)
-        if len(new) == len(old) and admit(part, rewrite):
+        if len(new) == len(old) and not _only_swaps(old, new) and admit(part, rewrite):
             yield rewrite
+
+
+def _only_swaps(old: tuple[Value, ...], new: tuple[Value, ...]) -> bool:
+    """Whether nothing changes but the order of operands that may change places."""
+    return all(
+        isinstance(a, Result) and isinstance(b, Result) and a.node.op == b.node.op
+        and a.node.op.name in commutative() and a.node.inputs == b.node.inputs[::-1]
+        for a, b in zip(old, new)
+    )  # fmt: skip
 
 
 def _holds(

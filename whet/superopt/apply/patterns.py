@@ -45,6 +45,13 @@ class Pattern:
         """Guards, and equations between extents that the proof took from types."""
         return tuple(map(compiled, self.rule.conditions))
 
+    @cached_property
+    def regroups(self) -> bool:
+        """Whether both sides apply one operator equally often: another order, and no other work."""
+        used = [[t.op for s in side for t in subterms(s) if isinstance(t, Apply)]
+                for side in (self.source, self.target)]  # fmt: skip
+        return len(used[0]) > 1 and used[0] == used[1] and len(set(used[0])) == 1
+
 
 class Patterns:
     """All patterns, by the operators that they begin with."""
@@ -58,6 +65,9 @@ class Patterns:
             assert isinstance(root, Apply)
             needed = frozenset(t.op for t in root.inputs if isinstance(t, Apply))
             self._by_root.setdefault(root.op, []).append((needed, pattern))
+        first = (p.source[0] for p in self.all if p.regroups)
+        self.regrouped = frozenset(t.op for t in first if isinstance(t, Apply))
+        """Operators whose operands may be put in another order: sums, products."""
 
     def at(self, op: str, inputs: frozenset[str]) -> Iterator[Pattern]:
         """Patterns that may fit a node of that operator whose inputs are made by these."""
@@ -72,6 +82,8 @@ def directions(rule: Rule) -> Iterator[Pattern]:
         known = {n for t in source for n in tensor_names(t)}
         if not all(isinstance(t, Apply) for t in source) or _only_weights(rule, source):
             continue
+        if len(source) == 1 and swapped(source[0], target[0]):
+            continue  # matches are found modulo it
         if {n for t in target for n in tensor_names(t)} <= known and _binds(source) >= known:
             yield Pattern(rule, source, target, backward)
 
@@ -93,20 +105,19 @@ def _only_weights(rule: Rule, source: tuple[Term, ...]) -> bool:
 def commutative() -> frozenset[str]:
     """Operators of two inputs that may change places, by their laws."""
     found = set()
-    for name, operator in REGISTRY.items():
+    for operator in REGISTRY.values():
         laws = operator.axioms if isinstance(operator.axioms, tuple) else ()
-        for law in laws:
-            if law.when:
-                continue
-            left, right = read_law(law).left, read_law(law).right
-            if (
-                isinstance(left, Apply)
-                and isinstance(right, Apply)
-                and left.op == right.op == name
-                and len(left.inputs) == 2
-                and all(isinstance(t, Variable) for t in left.inputs)
-                and left.inputs == right.inputs[::-1]
-                and left.inputs[0] != left.inputs[1]
-            ):
-                found.add(name)
-    return frozenset(found)
+        found |= {swapped(read_law(w).left, read_law(w).right) for w in laws if not w.when}
+    return frozenset(op for op in found if op is not None)
+
+
+def swapped(left: Term, right: Term) -> str | None:
+    """The operator that both sides apply to two variables, if they do so in both orders."""
+    if not isinstance(left, Apply) or not isinstance(right, Apply):
+        return None
+    if left.op != right.op or left.attributes != right.attributes:
+        return None
+    two = len(left.inputs) == 2 and all(isinstance(t, Variable) for t in left.inputs)
+    if not two or left.inputs[0] == left.inputs[1] or left.inputs != right.inputs[::-1]:
+        return None
+    return left.op

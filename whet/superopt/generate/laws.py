@@ -7,9 +7,9 @@ A law is an equation that an operator's class states and that tests found no fau
     ->  rule law-avg_pool-conv-...  with x activation 4, w weight 4
 
 It becomes a candidate for each of the ranks that networks have and at which it is used: one whose
-operands are activations but for filters, numbers and vectors, and one where all are constants that
-often are.  Laws
-that differ only in the part of a split that they speak of are one rule with several outputs.
+operands are activations but for filters, numbers and vectors, one where all are constants that
+often are, and one for each of these alone.  Laws that differ only in the part of a split that they
+speak of are one rule with several outputs.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _constants(
     left: Sequence[Term], right: Sequence[Term], ranks: Mapping[str, int]
 ) -> Iterator[frozenset[str]]:
     """The variables that are constants: filters, numbers and vectors, and then also those that
-    often are."""
+    often are, one by one and all."""
     sides = [(_names(side), side) for side in (left, right)]
     often = {
         name
@@ -176,7 +176,8 @@ def _constants(
     }
     small = {name for name in often if ranks[name] < max(ranks.values())}
     always = _beneath(left, FILTERS) | _beneath(right, FILTERS) | small
-    for found in dict.fromkeys((frozenset(always), frozenset(always | often))):
+    more = [frozenset({name}) for name in sorted(often - always)]
+    for found in dict.fromkeys(frozenset(always | some) for some in (set(), *more, often)):
         if found != set(ranks):
             yield found
 
