@@ -82,7 +82,7 @@ def directions(rule: Rule) -> Iterator[Pattern]:
         known = {n for t in source for n in tensor_names(t)}
         if not all(isinstance(t, Apply) for t in source) or _only_weights(rule, source):
             continue
-        if len(source) == 1 and swapped(source[0], target[0]):
+        if len(source) == 1 and swapped(source[0], target[0]) in commutative():
             continue  # matches are found modulo it
         if {n for t in target for n in tensor_names(t)} <= known and _binds(source) >= known:
             yield Pattern(rule, source, target, backward)

@@ -16,7 +16,10 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from whet.graph.attributes import Name
+from whet.graph.terms import Apply, subterms
 from whet.superopt.verify.claims import Assignment, Claim
 from whet.superopt.verify.repair import (
     Change,
@@ -51,7 +54,7 @@ def violations(claim: Claim, at: tuple[Assignment, ...]) -> tuple[Assignment, ..
     `at`; what holds at these too is demanded by types, as far as the search can tell."""
     found: list[Assignment] = []
     demanded: set[Unit] = set()
-    bases = _bases(at)
+    bases = _bases(claim, at)
     while True:
         classes = equal_places((*at, *found))
         questioned = next((c for c in classes if len(c) > 1 and c not in demanded), None)
@@ -65,11 +68,27 @@ def violations(claim: Claim, at: tuple[Assignment, ...]) -> tuple[Assignment, ..
             demanded.add(questioned)
 
 
-def _bases(at: Sequence[Assignment]) -> list[Assignment]:
-    """A few assignments to start from: with few extents of 1, and with different attributes."""
+def _bases(claim: Claim, at: Sequence[Assignment]) -> list[Assignment]:
+    """A few assignments to start from: with few extents of 1, with different attributes, and with
+    every axis that an attribute names, since types demand nothing along the axis of a concat."""
     ordered = sorted(at, key=lambda a: sum(d == 1 for _, s in a.shapes for d in s))
     by_attributes = {a.attributes: a for a in reversed(ordered)}
-    return sorted(by_attributes.values(), key=ordered.index)[:BASES]
+    different = sorted(by_attributes.values(), key=ordered.index)
+    axes = _axes(claim)
+    by_axis = {_chosen(a, axes): a for a in reversed(different)}
+    covered = {_chosen(a, axes) for a in different[:BASES]}
+    return [*different[:BASES], *(a for along, a in by_axis.items() if along not in covered)]
+
+
+def _axes(claim: Claim) -> frozenset[str]:
+    """The attribute variables that name axes."""
+    applied = (t for side in claim.sides for t in subterms(side) if isinstance(t, Apply))
+    named = (e for t in applied for key, e in t.attributes if key == "axis")
+    return frozenset(e.name for e in named if isinstance(e, Name))
+
+
+def _chosen(at: Assignment, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
+    return tuple((n, v) for n, v in at.attributes if n in names)
 
 
 @dataclass(frozen=True)
