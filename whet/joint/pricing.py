@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.core.collecting import without_collection
 from whet.graph.graph import Graph, Node, Value
 from whet.graph.passes.expand_composites import ExpandingBuilder
+from whet.ops.movement import Concat
 from whet.superopt.apply.rewrite import Part
 from whet.tasks.dag import Region
 from whet.tasks.edges import join_edges
@@ -87,16 +88,31 @@ def part_steps(
 ) -> tuple[Sequence[AnyStep], Mapping[Value, Value]]:
     """The kernels of such a part, and the values that were written out in simpler ones."""
     outputs, now = written_out(part.nodes, part.outputs)
-    kept = (v for node in part.nodes for v in node.results if v not in part.needed)
     pinned = {
         now.get(v, v): place
-        for v in (*part.inputs, *kept)
+        for v in (*part.inputs, *_kept(part, old))
         if (place := places.get(part.origin.get(v, v))) is not None
     }
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
         steps = plan_region(Region(part.inputs, outputs), pinned, price, layouts)
         return join_edges(steps, price), now
+
+
+def _kept(part: Part, old: Part) -> Iterator[Value]:
+    """Values inside the part that stay where they lay in the old one.
+
+    Parts of a new concat do not: they may be computed right where the concat wants them.
+    """
+    before = {node.results for node in old.nodes}
+    concats = (n for n in part.nodes if isinstance(n.op, Concat))
+    moved = {v for n in concats for v in n.inputs if _origin(part, n.results) not in before}
+    for node in part.nodes:
+        yield from (v for v in node.results if v not in part.needed and v not in moved)
+
+
+def _origin(part: Part, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(part.origin.get(v, v) for v in values)
 
 
 def written_out(

@@ -224,7 +224,7 @@ class Superoptimizer:
 
     def _run(self, engine: Engine, block: Block, moves: Moves, seconds: float) -> Found:
         if engine == "saturation":
-            patterns = moves.matcher.patterns if moves.matcher is not None else None
+            patterns = moves.matcher.patterns.core if moves.matcher is not None else None
             return saturated_search(block, patterns, self.alone, Limits(seconds=seconds))
         price = lambda part: part_price(part, block.places, block.part, self.price, self.layouts)
         return backtrack(block.part, moves, price, Budget(STATES, seconds), self.alpha)

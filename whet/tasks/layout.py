@@ -87,7 +87,7 @@ def choose_layouts(graph: Dag, pinned: Mapping[Value, int] | None = None) -> Lay
                 if tensor in gapless:
                     _wish(wishes, value, gapless[tensor])
     inner = {v: max(axes, key=lambda a: axes[a]) for v, axes in wishes.items()}
-    inner = _worth_converting(graph, found, inner)
+    inner = _worth_converting(graph, found, inner, pinned)
     if pinned:
         inner = _as_around(found, inner, pinned)
     else:
@@ -174,13 +174,16 @@ def _is_read_in_place(
 
 
 def _worth_converting(
-    graph: Dag, found: Mapping[Node, Structure | None], inner: dict[Value, int]
+    graph: Dag,
+    found: Mapping[Node, Structure | None],
+    inner: dict[Value, int],
+    pinned: Mapping[Value, int],
 ) -> dict[Value, int]:
     """The wishes of parts of the graph that gain from another layout.
 
     A product without a window runs as well along either axis, so parts that hold nothing else
     stay as they are and need no conversion at the model's edges, unless their rows are short or
-    the edges have the other layout already.
+    the edges, or values that are pinned, have the other layout already.
     """
     part = _Parts(found)
     wanting: list[Value] = []
@@ -190,6 +193,7 @@ def _worth_converting(
         wishes = any(_short_rows(v.tensor_type.shape, inner[v]) for v in node.results if v in inner)
         if has_dense_window(s) or axes_without_gaps(s) or wishes:
             wanting += node.results
+    wanting += (v for v, a in pinned.items() if not _is_row_major(v.tensor_type.shape, a))
     gaining = {part.root(v) for v in wanting} | _moved_at_the_edges(graph, found, inner, part)
     return {v: axis for v, axis in inner.items() if part.root(v) in gaining}
 

@@ -60,8 +60,14 @@ def plan_region(
     price: Price,
     layouts: ChooseLayouts = choose_layouts,
 ) -> list[AnyStep]:
-    """The steps of a region whose known values stay at their places."""
-    placement, _ = place_parts(region, _layouts_around(region, places, layouts), price, places)
+    """The steps of a region whose known values stay at their places.
+
+    They get the zeros around them that readers in the region want, as they would in the plan of the
+    whole graph.
+    """
+    chosen = _layouts_around(region, places, layouts)
+    known = {**places, **_with_wider_borders(places, chosen)}
+    placement, _ = place_parts(region, chosen, price, known)
     return grouped_steps(region, placement, price, layouts)[0]
 
 
@@ -73,30 +79,26 @@ def difference(cut: Cut, rewritten: Region, price: Price) -> float:
     places = {v: p for v, p in cut.places.items() if v not in cut.region.outputs}
     places |= {new: cut.places[v] for v, new in zip(cut.region.outputs, rewritten.outputs)}
     with without_collection():
-        layouts = _layouts_around(rewritten, places, choose_layouts)
-        places |= _with_wider_borders(rewritten, places, layouts)
-        placement, _ = place_parts(rewritten, layouts, price, places)
-        steps = grouped_steps(rewritten, placement, price)[0]
+        steps = plan_region(rewritten, places, price)
         return steps_seconds(steps, price) - steps_seconds(cut.steps, price)
 
 
-def _with_wider_borders(
-    region: Region, places: Mapping[Value, Place], layouts: Layouts
-) -> dict[Value, Place]:
-    """Places of inputs with the zeros that readers in the region want around them.
+def _with_wider_borders(places: Mapping[Value, Place], layouts: Layouts) -> dict[Value, Place]:
+    """Places of values with the zeros that readers in the region want around them.
 
     The plan of the whole graph would give them these: to the model's own memory, that is, and
-    where the input has it to itself.
+    where a value has it to itself.
     """
     found: dict[Value, Place] = {}
-    for v in region.inputs:
-        place, border = places.get(v), layouts.border.get(v)
-        if place is None or border is None or place.storage.kind != "arena":
+    for v, border in layouts.border.items():
+        place = places.get(v)
+        if place is None or place.storage.kind != "arena":
             continue
-        wider = wider_border(place.border, border)
-        if place.storage.value is v and wider != place.border:
-            inner = _contiguous_axis(v, place)
-            strides, offset, size = strides_of(v.tensor_type.shape, inner, wider)
+        wider, shape = wider_border(place.border, border), v.tensor_type.shape
+        inner = _contiguous_axis(v, place)
+        alone = strides_of(shape, inner, place.border)
+        if wider != place.border and alone == (place.strides, place.offset, place.storage.size):
+            strides, offset, size = strides_of(shape, inner, wider)
             found[v] = Place(Storage("arena", size, place.storage.dtype, v), strides, offset, wider)
     return found
 

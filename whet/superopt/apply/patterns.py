@@ -69,6 +69,11 @@ class Patterns:
         self.regrouped = frozenset(t.op for t in first if isinstance(t, Apply))
         """Operators whose operands may be put in another order: sums, products."""
 
+    @cached_property
+    def core(self) -> Patterns:
+        """Patterns of rules that no others imply: enough where rewrites are combined anyway."""
+        return Patterns(dict.fromkeys(p.rule for p in self.all if p.rule.core))
+
     def at(self, op: str, inputs: frozenset[str]) -> Iterator[Pattern]:
         """Patterns that may fit a node of that operator whose inputs are made by these."""
         for needed, pattern in self._by_root.get(op, ()):
