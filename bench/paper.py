@@ -12,10 +12,11 @@
     sizes     the best price with rules of up to 1, 2, 3, 4 operators
     heat      rules by network
     layouts   substitutions and layouts: alone, one after the other, joint
+    axes      every value along each of its axes: what layouts chosen by price would save
 
 Variants of one graph have default kernels and are called in turns, in an order that rotates;
-medians and ratios have intervals of 95 %, by resampling rounds. `alpha`, `sizes` and `heat` measure
-nothing: they compare prices. Pictures say what pays on this machine and what does not.
+medians and ratios have intervals of 95 %, by resampling rounds. `alpha`, `sizes`, `heat` and `axes`
+measure nothing: they compare prices. Pictures say what pays on this machine and what does not.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from experiments.axes import axes
 from experiments.case_studies import groups, nasnet, qkv, recurrent, resnet
 from experiments.heat import heat
 from experiments.layouts import layouts
@@ -43,6 +45,7 @@ PARTS: Mapping[str, Callable[[Report, Setting], None]] = {
     "sizes": sizes,
     "heat": heat,
     "layouts": layouts,
+    "axes": axes,
 }
 
 
@@ -50,7 +53,7 @@ def arguments() -> argparse.ArgumentParser:
     made = parser(__doc__, default_threads=(2,))
     made.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     made.add_argument("--only", nargs="+", metavar="NETWORK", choices=list(BUILDERS),
-                      help="of alpha, sizes, heat and layouts")  # fmt: skip
+                      help="of alpha, sizes, heat, layouts and axes")  # fmt: skip
     made.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw into this folder")
     made.add_argument("--seconds", type=float, default=10.0, help="of each search")
     made.add_argument(
