@@ -38,7 +38,7 @@ from zoo.reduced import REDUCED
 TARGET = PRESETS["x86-64-v4"]
 PRICE = AnalyticPrice(TARGET, 2, "real")
 HOLDS = backend_of(TARGET).holds
-LIMITS = Limits(nodes=250, rounds=4, seconds=10.0)
+LIMITS = Limits(nodes=250, rounds=4, seconds=120.0)
 
 
 @cache
@@ -50,7 +50,7 @@ def blocks(name: str) -> tuple[Block, ...]:
 
 
 def saturated(block: Block, limits: Limits = LIMITS) -> Found:
-    return saturated_search(block, shared_patterns("real"), Alone(PRICE), limits)
+    return saturated_search(block, shared_patterns("real").core, Alone(PRICE), limits)
 
 
 def alone(part: Part) -> Block:
