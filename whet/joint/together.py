@@ -41,6 +41,8 @@ SEARCH_SHARE, LONGEST_SEARCH = 0.1, 20.0
 """The part of the budget that one search over graphs may take, and the most seconds."""
 COMPARE_SHARE, LONGEST_COMPARISON = 0.05, 5.0
 """The same for comparing whole graphs in the end."""
+QUARTILES = 1.35
+"""Standard deviations between the quartiles of normal noise."""
 TOLERANCE = 1e-3
 """Graphs whose results differ by more, relative to the largest, do not compute the same."""
 
@@ -141,7 +143,11 @@ def _interleaved(made: Sequence[Executable], inputs: list[Array], seconds: float
 
 
 def _lower_bound(slow: Array, fast: Array) -> float:
-    """The ratio of two times taken in turns, less what it may be off by (95 %)."""
+    """The ratio of two times taken in turns, less what it may be off by (95 %).
+
+    The spread is that of the middle half: calls that something disturbed say nothing.
+    """
     ratios = np.log(slow / fast)
-    error = 1.25 * 1.96 * float(np.std(ratios)) / np.sqrt(len(ratios))
-    return float(np.exp(np.median(ratios) - error))
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+    error = 1.25 * 1.96 * (high - low) / QUARTILES / np.sqrt(len(ratios))
+    return float(np.exp(middle - error))
