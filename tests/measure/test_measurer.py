@@ -192,7 +192,8 @@ def test_comparing_says_what_its_samples_say(measurer: Measurer) -> None:
     first, second = some_candidates(task, "contraction", 2)
     found = measurer.compare(task, first, second, 1, TARGET, seconds=0.05)
     assert found.outcome is Outcome.OK
-    assert len(found.candidate) == len(found.incumbent) >= 16
+    # A steady machine needs four rounds of two samples, the fewest that bound a median.
+    assert len(found.candidate) == len(found.incumbent) >= 8
     ratios = turn_ratios(found.candidate, found.incumbent)
     assert found.ratio == pytest.approx(float(np.median(ratios)))
     assert (found.low, found.high) == pytest.approx(median_interval(ratios))
