@@ -27,7 +27,8 @@ KIND = "peer-times"
 """The kind of entries in the cache."""
 TURN_SECONDS = 1e-3
 """Calls of one turn take at least so long."""
-MOST_CALLS = 20
+FEWEST_CALLS, MOST_CALLS = 2, 20
+"""The first call of a turn finds the caches as the other graph left them."""
 QUICK, CAREFUL, SURE = 3, 9, 25
 """Turns for what is far off, for prices, and before something is taken."""
 NEVER = 1e9
@@ -43,7 +44,7 @@ class Loaded:
         from whet.graph.export_portable import portable_model  # brings onnx
 
         model: Any = portable_model(graph)
-        self.session = open_session(model.SerializeToString(), threads)
+        self.session = open_session(model.SerializeToString(), threads, among_others=True)
         arrays = random_inputs(graph)
         self.feed = {v.name: array for v, array in zip(graph.inputs, arrays)}
         # With one thread, the session computes in the calling one, whose own time is not changed
@@ -51,7 +52,7 @@ class Loaded:
         self.clock = time.thread_time if threads == 1 else time.perf_counter
         self.call()
         once = self._timed()
-        self.calls = int(min(max(TURN_SECONDS / max(once, 1e-9), 1), MOST_CALLS))
+        self.calls = int(min(max(TURN_SECONDS / max(once, 1e-9), FEWEST_CALLS), MOST_CALLS))
 
     def call(self) -> None:
         self.session.run(None, self.feed)

@@ -19,8 +19,12 @@ def peer_module(name: str) -> Any:
         fail("WH3005", f"{name} is not installed", str(error), hint=f"pip install {name}")
 
 
-def open_session(model: str | bytes, threads: int) -> Any:
-    """A session on the CPU with all optimizations; `model` is a path, or the model itself."""
+def open_session(model: str | bytes, threads: int, among_others: bool = False) -> Any:
+    """A session on the CPU with all optimizations; `model` is a path, or the model itself.
+
+    Threads of a session keep waiting for work after a call; among others, whose turn is next, they
+    stop at its end.
+    """
     ort = peer_module("onnxruntime")
     if hasattr(ort, "disable_telemetry_events"):
         ort.disable_telemetry_events()
@@ -29,4 +33,6 @@ def open_session(model: str | bytes, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    if among_others:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
