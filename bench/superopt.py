@@ -64,7 +64,7 @@ def rewritten(
                "--threads", str(threads), "--json", "--quiet"]  # fmt: skip
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return {key: value for key, value in found.items() if key != "output"}
 
 
 def row(report: Report, network: str, found: dict[str, Any]) -> list[str]:
