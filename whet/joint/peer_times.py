@@ -23,8 +23,8 @@ from whet.joint.recipe import form_digest
 from whet.measure.onnxruntime_session import open_session, peer_module
 from whet.superopt.apply.rewrite import Part
 
-KIND = "peer-times"
-"""The kind of entries in the cache."""
+KIND = "peer-turns"
+"""The kind of entries in the cache; another way to measure gets another name."""
 TURN_SECONDS = 1e-3
 """Calls of one turn take at least so long."""
 FEWEST_CALLS, MOST_CALLS = 2, 20
