@@ -22,6 +22,8 @@ KINDS = {
     "refusals": "operators without native code",
     "target": "measurements of this machine",
     "report": "reports of failures",
+    "rewrites": "cheaper graphs that were found",
+    "peer-turns": "graphs' times in ONNX Runtime",
 }
 """The kinds of entries, as users know them."""
 
