@@ -49,11 +49,12 @@ def run(program: Program, arrays: Sequence[Array]) -> tuple[Array, ...]:
     for buffer in (*program.outputs, *program.workspace):
         memory[buffer] = np.zeros(buffer.shape, buffer.dtype.numpy)
     with np.errstate(all="ignore"):
-        _run_block(program.body, memory, {})
+        run_block(program.body, memory, {})
     return tuple(memory[b] for b in program.outputs)
 
 
-def _run_block(body: Sequence[Stmt], memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> None:
+def run_block(body: Sequence[Stmt], memory: dict[Tensor, Array], env: Mapping[Expr, Any]) -> None:
+    """Runs statements that read and change the memory, with the values of free variables."""
     for stmt in body:
         _run_stmt(stmt, memory, env)
 
@@ -65,20 +66,20 @@ def _run_stmt(stmt: Stmt, memory: dict[Tensor, Array], env: Mapping[Expr, Any]) 
             memory[buffer][at] = _scalar(value, memory, env)
         case Loop(var=var, extent=extent, body=body):
             for step in range(int(_scalar(extent, memory, env))):
-                _run_block(body, memory, {**env, var: np.int64(step)})
+                run_block(body, memory, {**env, var: np.int64(step)})
         case While(condition=condition, body=body):
             while _scalar(condition, memory, env):
-                _run_block(body, memory, env)
+                run_block(body, memory, env)
         case If(condition=condition, then=then, other=other):
-            _run_block(then if _scalar(condition, memory, env) else other, memory, env)
+            run_block(then if _scalar(condition, memory, env) else other, memory, env)
         case Let(var=var, value=value, body=body):
-            _run_block(body, memory, {**env, var: _scalar(value, memory, env)})
+            run_block(body, memory, {**env, var: _scalar(value, memory, env)})
         case Align(var=var, lanes=lanes, body=body):
             # Any number below would do; this one makes a program show what it does with it.
-            _run_block(body, memory, {**env, var: np.int64(lanes // 2)})
+            run_block(body, memory, {**env, var: np.int64(lanes // 2)})
         case Allocate(buffer=buffer, body=body):
             scratch = np.zeros(buffer.shape, buffer.dtype.numpy)
-            _run_block(body, {**memory, buffer: scratch}, env)
+            run_block(body, {**memory, buffer: scratch}, env)
         case Transpose(tile=tile):
             memory[tile][...] = memory[tile].T.copy()
         case Prefetch():

@@ -19,8 +19,11 @@ from whet.ir.interning import Interned
 from whet.ir.tensor import Tensor
 
 Block = tuple["Stmt", ...]
-LoopKind = Literal["serial", "parallel", "vector", "unroll"]
-Scope = Literal["memory", "register"]
+LoopKind = Literal[
+    "serial", "parallel", "vector", "unroll", "grid", "cluster", "warp", "lane", "fragment"
+]
+"""How the rounds of a loop run; `whet.ir.threads` explains the last five."""
+Scope = Literal["memory", "register", "shared", "fragment"]
 
 
 def row_major(shape: Shape) -> Shape:
@@ -76,6 +79,11 @@ class Stmt(metaclass=Interned):
 
     def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Stmt:
         """The same statement with other expressions and blocks."""
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def text(self) -> str:
+        """The statement in one line, where it has nothing inside and `_lines` does not know it."""
         raise NotImplementedError(type(self).__name__)
 
     def __str__(self) -> str:
@@ -321,14 +329,19 @@ def _lines(stmt: Stmt) -> list[str]:
             first = f"{var} = align {buffer.name} to {lanes}"
             return [first, *(line for s in body for line in _lines(s))]
         case Allocate(buffer=buffer, body=body):
-            where = "" if buffer.scope == "memory" else f" in {buffer.scope}s"
+            where = _WHERE[buffer.scope]
             first = f"{buffer.name} = allocate {buffer.type}{where}"
             return [first, *(line for s in body for line in _lines(s))]
         case Transpose(tile=tile):
             return [f"transpose {tile.name}"]
         case Prefetch(buffer=buffer, indices=indices):
             return [f"prefetch {buffer.name}[{', '.join(map(str, indices))}]"]
-    raise AssertionError(type(stmt))
+    return [stmt.text]
+
+
+_WHERE: Mapping[Scope, str] = {
+    "memory": "", "register": " in registers", "shared": " in shared", "fragment": " in fragments"
+}  # fmt: skip
 
 
 def walk(block: Sequence[Stmt]) -> Iterator[Stmt]:
