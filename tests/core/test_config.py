@@ -46,10 +46,11 @@ def test_bad_values_are_refused(variable: str, value: str, message: str) -> None
 
 
 def test_every_knob_explains_itself() -> None:
-    assert [k.variable for k in knobs()][:8] == [
+    assert [k.variable for k in knobs()][:9] == [
         "WHET_THREADS",
         "WHET_PIN",
         "WHET_TARGET",
+        "WHET_PRECISION",
         "WHET_CHECK_ACCESSES",
         "WHET_REWRITE_SECONDS",
         "WHET_CALIBRATE",

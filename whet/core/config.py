@@ -105,6 +105,12 @@ class Config:
         "if empty, the one that an artifact was made for, else cpu",
         shown="empty",
     )
+    precision: str = _knob(
+        "",
+        "what numbers of single precision may be computed with on a target that has a choice: "
+        "fp32, fp32x3, tf32, fp16 or bf16; if empty, fp32",
+        shown="empty",
+    )
     check_accesses: bool = _knob(
         False, "native code checks every access and ends the process at a wrong one; slow"
     )

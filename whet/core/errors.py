@@ -20,6 +20,7 @@ CODES: dict[str, str] = {
     "WH1007": "Something in whet failed in a way that nobody foresaw; a report says where.",
     "WH1008": "A package that this needs is not installed or cannot be loaded.",
     "WH1009": "A kind of target is unknown, or its name is taken.",
+    "WH1010": "There is no GPU, or its driver refused a call.",
     # WH11: operators and their types
     "WH1101": "An operator was given the wrong number of inputs.",
     "WH1102": "The shapes of an operator's inputs do not fit together.",
@@ -39,6 +40,9 @@ CODES: dict[str, str] = {
     "WH1303": "There is no native code for an expression.",
     "WH1304": "Generated code is damaged or calls a function that does not exist.",
     "WH1305": "Code for another processor cannot run on this one.",
+    "WH1306": "Threads race: one reads or writes what another wrote, with no barrier between.",
+    "WH1307": "A thread reads what is not there yet: not written, still being copied, not awaited.",
+    "WH1308": "A statement of threads is ill-formed, or not all threads that it needs reach it.",
     # WH20: front ends
     "WH2001": "The model file cannot be read.",
     "WH2002": "The model contains parts that are not supported.",

@@ -1,6 +1,7 @@
 """The machine that code is made for, as everything sees it that is not about one kind of machine.
 
-`whet.core.cpu` describes CPUs; `whet.build.backend` knows what else there is.
+`whet.core.cpu` describes CPUs and `whet.core.gpu` GPUs; `whet.build.backend` knows what else there
+is.
 """
 
 from __future__ import annotations
@@ -40,17 +41,22 @@ Reader = Callable[[Mapping[str, Any]], Target]
 """Makes a target of the fields of its description; `WH1003` if they are not those of one."""
 
 READERS: dict[str, Reader] = {}
-"""By kind, beside that of CPUs."""
+"""By kind, beside those of CPUs and GPUs."""
 
 
 def target_from_json(text: str | bytes) -> Target:
     """The target of any kind that `to_json` wrote; `WH1003` if the text is something else."""
     fields = target_fields(text)
     kind = fields.get("kind", "cpu")
+    # What describes machines does so by what this module says.
     if kind == "cpu":
-        from whet.core.cpu import cpu_from_fields  # describes CPUs by what this module says
+        from whet.core.cpu import cpu_from_fields
 
         return cpu_from_fields(fields)
+    if kind == "cuda":
+        from whet.core.gpu import gpu_from_fields
+
+        return gpu_from_fields(fields)
     if kind not in READERS:
         fail("WH1009", f"nothing describes targets of the kind '{kind}'",
              hint="import the module that adds them")  # fmt: skip

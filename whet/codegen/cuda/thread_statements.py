@@ -1,0 +1,148 @@
+"""Statements of threads as calls of intrinsics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from whet.codegen.cuda.places import FRAGMENT_REGISTERS
+from whet.codegen.cuda.support import no_code, require_code
+from whet.core.dtypes import f32
+from whet.ir.expr import Expr
+from whet.ir.program import Buffer, Loop
+from whet.ir.threads import (
+    AwaitInputs,
+    Barrier,
+    Commit,
+    Copy,
+    LaunchNext,
+    MatrixLoad,
+    MatrixMultiplyAdd,
+    ThreadStmt,
+    Wait,
+    fragments_in,
+)
+
+if TYPE_CHECKING:
+    from whet.codegen.cuda.emit import _KernelWriter
+
+_KINDS = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
+
+
+def write(writer: _KernelWriter, stmt: ThreadStmt) -> None:
+    """One statement."""
+    lines = writer.lines
+    match stmt:
+        case Copy():
+            _copy(writer, stmt)
+        case Commit():
+            lines.line(f"{lines.call('commit')}();")
+        case Wait(pending=pending):
+            lines.line(f"{lines.call('wait')}<{pending}>();")
+        case Barrier(scope="warp"):
+            lines.line("__syncwarp();")
+        case Barrier(scope="block"):
+            lines.line("__syncthreads();")
+        case Barrier(scope="cluster"):
+            lines.line(f"{lines.call('cluster_barrier')}();")
+        case MatrixLoad():
+            _load_matrix(writer, stmt)
+        case MatrixMultiplyAdd():
+            _multiply_add(writer, stmt)
+        case AwaitInputs():
+            if lines.target.has_dependent_launch:  # else kernels run one after the other
+                lines.line(f"{lines.call('await_inputs')}();")
+        case LaunchNext():
+            if lines.target.has_dependent_launch:
+                lines.line(f"{lines.call('launch_next')}();")
+        case _:
+            no_code(f"a {type(stmt).__name__}")
+
+
+def _copy(writer: _KernelWriter, stmt: Copy) -> None:
+    lines, values, places = writer.lines, writer.values, writer.places
+    values.begin(*stmt.at, *stmt.start, stmt.valid)
+    nbytes = stmt.elements * stmt.target.dtype.itemsize
+    to = _shared_address(writer, stmt.target, stmt.at)
+    valid = values.value(stmt.valid)
+    place = values.text_of(places.address(stmt.source, stmt.start).expr())
+    if valid != "true":
+        # The address of what is not read must be one of the buffer all the same.
+        valid = values.named(valid, "bool")
+        place = f"({valid} ? {place} : 0)"
+    base = places.bases[stmt.source]
+    lines.line(f"{lines.call(f'copy_{nbytes}')}({to}, {base} + {place}, {valid});")
+
+
+def _shared_address(writer: _KernelWriter, buffer: Buffer, at: Sequence[Expr]) -> str:
+    place = writer.values.text_of(writer.places.address(buffer, at).expr())
+    return f"{writer.lines.call('shared_address')}({writer.places.bases[buffer]} + {place})"
+
+
+# ------------------------------------------------------------------------------------- matrices
+def allocate_fragment(writer: _KernelWriter, buffer: Buffer) -> None:
+    """Registers for a lane's elements of all matrices of a buffer."""
+    role = writer.places.roles[buffer]
+    count = buffer.type.size // (buffer.shape[-1] * buffer.shape[-2])
+    kind = "float" if buffer.dtype is f32 else "unsigned int"
+    name = writer.lines.name(buffer.name)
+    writer.lines.line(f"{kind} {name}[{count * FRAGMENT_REGISTERS[role]}];")
+    writer.places.bases[buffer] = name
+
+
+def _load_matrix(writer: _KernelWriter, stmt: MatrixLoad) -> None:
+    """Each lane gives the address of a row of 16 bytes, and gets its elements."""
+    lines, fragment = writer.lines, stmt.fragment
+    row_bytes = stmt.source.element_strides[-2] * stmt.source.dtype.itemsize
+    high, right = f"({writer.lane} / 8 % 2)", f"({writer.lane} / 16)"
+    if writer.places.roles[fragment] == "right":
+        high, right = right, high
+    writer.values.begin(*stmt.number, *stmt.at)
+    start = _shared_address(writer, stmt.source, stmt.at)
+    row = f"({writer.lane} % 8 + {high} * 8)"
+    target = f"(unsigned int*){_matrix(writer, fragment, stmt.number)}"
+    lines.line(f"{lines.call('load_matrix')}({target}, {start} + {row} * {row_bytes} + "
+               f"{right} * 16);")  # fmt: skip
+
+
+def _multiply_add(writer: _KernelWriter, stmt: MatrixMultiplyAdd) -> None:
+    kind = stmt.left.dtype
+    require_code(kind.name in _KINDS and kind == stmt.right.dtype, f"products of {kind} matrices")
+    writer.values.begin(*stmt.expressions)
+    total = _matrix(writer, stmt.total, stmt.total_number)
+    left = _matrix(writer, stmt.left, stmt.left_number)
+    right = _matrix(writer, stmt.right, stmt.right_number)
+    function = writer.lines.call(f"multiply_add_{_KINDS[kind.name]}")
+    cast = "(const unsigned int*)"
+    writer.lines.line(f"{function}({total}, {cast}{left}, {cast}{right});")
+
+
+def _matrix(writer: _KernelWriter, buffer: Buffer, number: Sequence[Expr]) -> str:
+    return f"({writer.places.bases[buffer]} + {writer.values.matrix(buffer, number)})"
+
+
+def fragment_loop(writer: _KernelWriter, stmt: Loop) -> None:
+    """The elements that this lane holds; see `whet.ir.threads.lane_elements`."""
+    lines, lane, e = writer.lines, writer.lane, writer.lines.name("e")
+    buffers = list(fragments_in(stmt))
+    require_code(bool(buffers), "a loop over the elements of no matrix")
+    buffer, columns = buffers[0], buffers[0].shape[-1]
+    require_code(all(b.dtype is f32 for b in buffers), "elements of matrices that are not f32")
+    if writer.places.roles[buffer] == "sum":
+        count, row = 8, f"{lane} / 4 + {e} / 2 % 2 * 8"
+        column = f"{e} / 4 * 8 + {lane} % 4 * 2 + {e} % 2"
+    else:
+        run = columns // 8
+        high, right = f"{e} / {run} % 2", f"{e} / {run} / 2"
+        if writer.places.roles[buffer] == "right":
+            high, right = right, high
+        count, row = 4 * run, f"{lane} / 4 + {high} * 8"
+        column = f"{right} * {columns // 2} + {lane} % 4 * {run} + {e} % {run}"
+    lines.line("#pragma unroll")
+    name = lines.name(stmt.var.name)
+    with lines.block(f"for (int {e} = 0; {e} < {count}; ++{e})"):
+        lines.line(f"const int {name} = ({row}) * {columns} + {column};")
+        writer.places.elements = (stmt.var, e)
+        with writer.indices.symbol(stmt.var, name, writer.extent(stmt)):
+            writer.block(stmt.body)
+        writer.places.elements = None
