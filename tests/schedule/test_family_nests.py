@@ -130,7 +130,7 @@ def test_closed_forms_are_what_programs_say(name: str, preset: str) -> None:
     rng, target = np.random.default_rng(0), PRESETS[preset]
     compared = 0
     for task in CASES[name]:
-        for sketch in SKETCHES.values():
+        for sketch in (s for s in SKETCHES.values() if s.machine == "cpu"):
             form = sketch.fits(task) if sketch.drafts_default else None
             if form is None:
                 continue

@@ -29,4 +29,4 @@ def test_module(family: str, golden: Callable[[str], None]) -> None:
 
 
 def test_every_family_has_an_example() -> None:
-    assert set(EXAMPLES) == set(SKETCHES)
+    assert set(EXAMPLES) == {n for n, s in SKETCHES.items() if s.machine == "cpu"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ ANALYTIC_ERROR = 0.15
 @dataclass(frozen=True, eq=False)
 class AnalyticPrice:
     """The analytic model's prices; measured times, where there are, decide what is cheaper."""
+
+    controls: ClassVar[bool] = True
 
     target: CpuTarget
     threads: int

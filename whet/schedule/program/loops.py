@@ -14,6 +14,7 @@ from whet.ir.program import (
     walk,
 )
 from whet.ir.tensor import Tensor, subexpressions
+from whet.ir.threads import Copy
 from whet.schedule.program.access import memory_of
 from whet.tasks.task import Task
 
@@ -87,10 +88,12 @@ def arguments_of(
 
 
 def read_buffers(*block: Stmt) -> list[Buffer]:
-    """All buffers that statements read."""
+    """All buffers that statements read or copy."""
+    copied = [stmt.source for stmt in walk(block) if isinstance(stmt, Copy)]
     values = (e for stmt in walk(block) for e in stmt.expressions)
     reads = (e for e in subexpressions(*values) if isinstance(e, Read))
-    return list(dict.fromkeys(r.tensor for r in reads if isinstance(r.tensor, Buffer)))
+    read = (r.tensor for r in reads if isinstance(r.tensor, Buffer))
+    return list(dict.fromkeys((*copied, *read)))
 
 
 def vectors_along(extent: int, lanes: int, store: Callable[[Expr], Stmt]) -> list[Stmt]:

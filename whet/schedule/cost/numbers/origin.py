@@ -11,6 +11,7 @@ from typing import Literal
 ZEN_4 = "2 cores of AMD EPYC, Zen 4 with AVX-512"
 ZEN_4_AVX2 = "2 cores of AMD EPYC, Zen 4, code for AVX2"
 XEON = "16 virtual cores of Intel Xeon with AVX-512"
+H200 = "NVIDIA H200"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""Products of single precision by tensor cores: rounded factors, and factors in two parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.schedule.gpu.lockstep_kernels import TARGET, candidates
+from tests.schedule.small_tasks import make_task
+from whet.codegen.cuda.emit import emit_program
+from whet.codegen.cuda.nvrtc import compile_cubin
+from whet.core.dtypes import DType, f16, f32
+from whet.core.gpu import PRESETS, GpuTarget
+from whet.core.types import Array
+from whet.ir.expr import Axis, Expr, call, cast
+from whet.ir.functions import tf32
+from whet.ir.lockstep import run_threads
+from whet.ir.tensor import Compute, compute, placeholder, reduce_axis, sum_
+from whet.schedule.families.gpu_contraction.sketch import (
+    GPU_FFMA,
+    GPU_FP32X3,
+    GPU_MMA,
+    GPU_TF32,
+    ContractionOnGpu,
+)
+from whet.schedule.program.kernel import Kernel, prepare_constant
+from whet.tasks.task import Task
+
+LEAVES = {made.leaf.precision: made for made in (GPU_TF32, GPU_FP32X3)}
+HOLES = ("bm", "bn", "tm", "tn", "bk", "stages", "splits", "trigger")
+SMALL = dict(zip(HOLES, (16, 32, 16, 16, 16, 2, 1, 0), strict=True))
+SHAPES = [(40, 48, 72), (17, 64, 100)]
+
+
+def target_of(precision: str) -> GpuTarget:
+    return replace(TARGET, precision=precision)
+
+
+def product(m: int, n: int, k: int, *, constant: bool = True, dtype: DType = f32) -> Task:
+    """relu(a @ b), summed in f32."""
+    a, b, r = placeholder((m, k), dtype, "a"), placeholder((k, n), dtype, "b"), reduce_axis(k, "k")
+
+    def element(i: Axis, j: Axis) -> Expr:
+        return call("max", sum_(cast(a[i, r], f32) * cast(b[r, j], f32), r), 0.0)
+
+    return make_task(compute((m, n), element, "y"), constants=[b] if constant else [])
+
+
+def kernels(sketch: ContractionOnGpu, task: Task, count: int = 3) -> list[Kernel]:
+    form = sketch.fits(task)
+    assert form is not None
+    space = sketch.space(form, target_of(sketch.leaf.precision), 1)
+    chosen = list(candidates(space, count, seed=1))
+    assert chosen
+    return [sketch.lower(form, holes, "kernel") for holes in chosen]
+
+
+def results(kernel: Kernel, task: Task, a: Array, b: Array) -> Array:
+    """What the threads of a kernel make of the factors."""
+    given = dict(zip(task.inputs, (a, b), strict=True))
+    known = {t: given[t] for t in task.constants}
+    arrays, constants = [], []
+    for buffer, tensor in zip(kernel.program.inputs, kernel.arguments, strict=True):
+        if tensor in given:
+            array = given[tensor]
+        else:
+            assert isinstance(tensor, Compute)
+            array = prepare_constant(tensor, task, known)
+        arrays.append(array.reshape(buffer.shape))
+        if tensor not in given or tensor in known:
+            constants.append(buffer)
+    (made,) = run_threads(kernel.program, arrays, constants)
+    return made.reshape(a.shape[0], b.shape[1])
+
+
+def error(got: Array, a: Array, b: Array) -> float:
+    """How far a product is from relu(a @ b), as a part of its size."""
+    want = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0)
+    return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("precision", LEAVES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_small_integers_are_exact(
+    shape: tuple[int, int, int], precision: str, constant: bool
+) -> None:
+    m, n, k = shape
+    task = product(m, n, k, constant=constant)
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-8, 9, s).astype(np.float32) for s in ((m, k), (k, n)))
+    for kernel in kernels(LEAVES[precision], task):
+        np.testing.assert_array_equal(results(kernel, task, a, b), np.maximum(a @ b, 0))
+
+
+@pytest.mark.parametrize(
+    ("precision", "least", "most"), [("tf32", 1e-5, 1e-3), ("fp32x3", 0.0, 1e-6)]
+)
+@pytest.mark.parametrize("constant", [True, False])
+def test_error_of_random_numbers(precision: str, least: float, most: float, constant: bool) -> None:
+    task = product(40, 48, 200, constant=constant)
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((40, 200), (200, 48)))
+    for kernel in kernels(LEAVES[precision], task):
+        assert least <= error(results(kernel, task, a, b), a, b) <= most
+
+
+def test_factors_are_rounded_and_not_cut_off() -> None:
+    """Cutting off makes positive numbers smaller, all of them."""
+    task = product(32, 32, 64)
+    rng = np.random.default_rng(4)
+    a, b = (rng.uniform(1, 2, s).astype(np.float32) for s in ((32, 64), (64, 32)))
+    want = np.maximum(tf32(a).astype(np.float64) @ tf32(b), 0)
+    for kernel in kernels(GPU_TF32, task):
+        np.testing.assert_allclose(results(kernel, task, a, b), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp32x3", "tf32", "fp16"])
+def test_leaves_are_offered_where_they_are_allowed(precision: str) -> None:
+    task = product(64, 64, 64)
+
+    def offered(sketch: ContractionOnGpu) -> bool:
+        form = sketch.fits(task)
+        assert form is not None
+        return len(sketch.space(form, target_of(precision), 1)["bm"]) > 0
+
+    assert offered(GPU_FFMA)
+    assert offered(GPU_TF32) == (precision == "tf32")
+    assert offered(GPU_FP32X3) == (precision == "fp32x3")
+
+
+def test_program(golden: Callable[[str], None]) -> None:
+    task = product(64, 64, 64)
+    form = GPU_TF32.fits(task)
+    assert form is not None
+    golden(str(GPU_TF32.lower(form, SMALL, "kernel").program))
+
+
+def test_program_of_three_products(golden: Callable[[str], None]) -> None:
+    task = product(64, 64, 64)
+    form = GPU_FP32X3.fits(task)
+    assert form is not None
+    golden(str(GPU_FP32X3.lower(form, SMALL, "kernel").program))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("target", PRESETS.values(), ids=lambda t: t.architecture)
+@pytest.mark.parametrize("sketch", [GPU_TF32, GPU_FP32X3, GPU_MMA], ids=lambda s: s.name)
+def test_kernels_compile(target: GpuTarget, sketch: ContractionOnGpu) -> None:
+    task = product(64, 64, 64, dtype=f16 if sketch is GPU_MMA else f32)
+    form = sketch.fits(task)
+    assert form is not None
+    text, _ = emit_program(sketch.lower(form, SMALL, "kernel").program, target)
+    assert ("whet_tf32(" in text) == (sketch is not GPU_MMA)
+    assert compile_cubin(text, target.architecture).startswith(b"\x7fELF")

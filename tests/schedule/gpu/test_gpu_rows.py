@@ -1,0 +1,214 @@
+"""Stages along rows on a GPU: rows in registers, long rows, several results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.schedule.gpu.lockstep_kernels import (
+    TARGET,
+    candidates,
+    cheapest,
+    check_candidates,
+    check_kernel,
+    operator_samples,
+    planned_tasks,
+    sample_task,
+)
+from tests.schedule.small_tasks import argmax, chain, make_task, softmax, two_outputs
+from whet.core.dtypes import DType, f16, f32, i64
+from whet.core.types import Shape
+from whet.ir.expr import Expr, call, const
+from whet.ir.program import Buffer, walk
+from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
+from whet.ir.threads import Barrier, thread_nests
+from whet.ops import REGISTRY
+from whet.ops.base import Sample
+from whet.schedule.families.gpu_rows.lower import lower_gpu_rows
+from whet.schedule.families.gpu_rows.match import GpuRowTiling
+from whet.schedule.families.gpu_rows.sketch import GpuRowsSketch
+from whet.tasks.examples import make_example
+from whet.tasks.task import Task
+
+SKETCH = GpuRowsSketch()
+SAMPLES = operator_samples()
+
+
+def normalized(rows: int, shape: Shape, dtype: DType = f32) -> Task:
+    """Elements less their mean, over the root of their variance, scaled and moved."""
+    x = placeholder((rows, *shape), dtype, "x")
+    scale, bias = placeholder(shape, dtype, "g"), placeholder(shape, dtype, "h")
+    count = const(float(np.prod(shape)), dtype)
+
+    def over(value: Callable[..., Expr]) -> Expr:
+        axes = [reduce_axis(n, f"k{i}") for i, n in enumerate(shape)]
+        return sum_(value(*axes), *axes) / count
+
+    mean = compute((rows,), lambda i: over(lambda *k: x[(i, *k)]), "mean")
+
+    def squared(i: Expr, *k: Expr) -> Expr:
+        apart = x[(i, *k)] - mean[(i,)]
+        return apart * apart
+
+    variance = compute((rows,), lambda i: over(lambda *k: squared(i, *k)), "variance")
+
+    def body(i: Expr, *k: Expr) -> Expr:
+        root = call("sqrt", variance[(i,)] + const(1e-3, dtype))
+        return (x[(i, *k)] - mean[(i,)]) / root * scale[k] + bias[k]
+
+    return make_task(compute((rows, *shape), body, "y"))
+
+
+def log_softmax(rows: int, n: int) -> Task:
+    x = placeholder((rows, n), f32, "x")
+    a, b = reduce_axis(n, "a"), reduce_axis(n, "b")
+    top = compute((rows, 1), lambda i, j: max_(x[i, a], a), "top")
+    total = compute((rows, 1), lambda i, j: sum_(call("exp", x[i, b] - top[i, 0]), b), "total")
+    return make_task(
+        compute((rows, n), lambda i, j: x[i, j] - top[i, 0] - call("log", total[i, 0]), "y")
+    )
+
+
+def padded(rows: int, n: int) -> Task:
+    """Rows with zeros before and after: reads that a condition guards stay under it."""
+    x = placeholder((rows, n), f32, "x")
+    k = reduce_axis(n + 2, "k")
+    total = compute((rows,), lambda i: sum_(guarded_read(x, (i, k - 1), 0), k), "total")
+    y = compute((rows, n + 2), lambda i, j: guarded_read(x, (i, j - 1), 0) - total[(i,)], "y")
+    return make_task(y)
+
+
+def looked_up(rows: int, n: int) -> Task:
+    """Rows of a table, less the largest of each."""
+    table, at = placeholder((5, n), f32, "table"), placeholder((rows,), i64, "at")
+    k = reduce_axis(n, "k")
+    top = compute((rows,), lambda i: max_(table[at[(i,)], k], k), "top")
+    return make_task(compute((rows, n), lambda i, j: table[at[(i,)], j] - top[(i,)], "y"))
+
+
+def apart(rows: int, n: int) -> Task:
+    """A softmax whose rows lie side by side."""
+    task = softmax(rows, n)
+    buffers = {t: Buffer(b.name, b.shape, b.dtype, (1, rows)) for t, b in task.buffers.items()}
+    return Task(task.outputs, buffers, task.constants, {})
+
+
+def reversed_rows(rows: int, n: int) -> Task:
+    x, k = placeholder((rows, n), f32, "x"), reduce_axis(n, "k")
+    t = compute((rows, n), lambda i, j: x[i, j] * 2.0, "t")
+    s = compute((rows,), lambda i: sum_(t[i, k], k), "s")
+    return make_task(compute((rows, n), lambda i, j: t[i, n - 1 - j] + s[(i,)], "y"))
+
+
+TASKS: dict[str, Task] = {
+    "softmax": softmax(9, 52),
+    "odd": softmax(5, 37),
+    "short": softmax(70, 3),
+    "long": softmax(3, 5000),
+    "one row": softmax(1, 1000),
+    "log_softmax": log_softmax(6, 48),
+    "normalized": normalized(7, (96,)),
+    "two axes": normalized(3, (6, 10)),
+    "several results": two_outputs(6, 40),
+    "guarded": padded(4, 30),
+    "looked up": looked_up(6, 24),
+    "apart": apart(12, 40),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_candidates_mean_the_task(name: str) -> None:
+    check_candidates(SKETCH, TASKS[name], count=12)
+
+
+def test_halves() -> None:
+    check_candidates(SKETCH, normalized(4, (64,), f16), count=8)
+
+
+@pytest.mark.parametrize("sample", [s for _, s in SAMPLES], ids=[name for name, _ in SAMPLES])
+def test_operators_that_fit(sample: Sample) -> None:
+    task = sample_task(sample)
+    if task.outputs and all(t.type.size for t in task.outputs):
+        form = SKETCH.fits(task)
+        if form is not None:
+            check_candidates(SKETCH, task, count=3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm"])
+def test_norms_as_they_are_planned(name: str) -> None:
+    for sample in REGISTRY[name].samples():
+        found = [t for t in planned_tasks(sample) if SKETCH.fits(t) is not None]
+        assert found
+        for task in found:
+            check_candidates(SKETCH, task, count=4)
+
+
+@pytest.mark.parametrize(("lanes", "scope"), [(16, "warp"), (32, "warp"), (64, "block")])
+def test_rows_of_one_warp_need_no_barrier_of_the_block(lanes: int, scope: str) -> None:
+    form = SKETCH.fits(TASKS["softmax"])
+    assert form is not None
+    kernel = lower_gpu_rows(form, GpuRowTiling(lanes, 1, 128), "kernel")
+    (nest,) = thread_nests(kernel.program)
+    assert {s.scope for s in walk(nest.body) if isinstance(s, Barrier)} == {scope}
+
+
+def test_what_several_stages_read_is_read_once() -> None:
+    form = SKETCH.fits(TASKS["normalized"])
+    assert form is not None
+    assert [str(e) for e in form.shared] == ["x[row0 * 96 + e0]"]
+    text = str(lower_gpu_rows(form, GpuRowTiling(32, 1, 64), "kernel").program)
+    assert text.count("= x[") == 1
+    guarded = SKETCH.fits(TASKS["guarded"])
+    assert guarded is not None
+    assert guarded.shared == ()
+
+
+def test_long_rows_are_read_again() -> None:
+    task = softmax(3, 5000)
+    form = SKETCH.fits(task)
+    assert form is not None
+    kernel = lower_gpu_rows(form, GpuRowTiling(64, 4, 64), "kernel")
+    assert "kept" not in str(kernel.program)
+    check_kernel(kernel, task, make_example(task))
+
+
+def test_what_does_not_fit() -> None:
+    assert SKETCH.fits(argmax(4, 9)) is None
+    assert SKETCH.fits(chain(4, 9)) is None
+    assert SKETCH.fits(reversed_rows(4, 9)) is None
+
+
+def test_program(golden: Callable[[str], None]) -> None:
+    form = SKETCH.fits(softmax(6, 300))
+    assert form is not None
+    golden(str(lower_gpu_rows(form, GpuRowTiling(32, 4, 64), "kernel").program))
+
+
+# -------------------------------------------------------------------------------------- prices
+def test_prices_are_comparable() -> None:
+    for task in TASKS.values():
+        form = SKETCH.fits(task)
+        assert form is not None
+        space = SKETCH.space(form, TARGET, 1)
+        costs = SKETCH.costs(form, TARGET, 1, space)
+        assert len(costs)
+        assert np.isfinite(costs).all()
+        assert (costs > 700).all()
+        assert len(list(candidates(space, len(costs), 0))) == len(costs)
+
+
+def test_a_few_rows_of_a_network_take_little_more_than_a_launch() -> None:
+    for task in (normalized(128, (768,)), softmax(12 * 128, 128)):
+        form = SKETCH.fits(task)
+        assert form is not None
+        holes = cheapest(SKETCH, task)
+        assert holes["lanes"] >= 16
+        assert SKETCH.costs(form, TARGET, 1, SKETCH.space(form, TARGET, 1)).min() < 2000
+
+
+def test_the_longer_the_row_the_more_threads_share_it() -> None:
+    lanes = [cheapest(SKETCH, softmax(64, n))["lanes"] for n in (16, 256, 4096)]
+    assert lanes == sorted(lanes)
+    assert lanes[0] < lanes[-1]

@@ -1,0 +1,48 @@
+"""GPUs: launches, blocks, and the second-level cache."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from whet.schedule.cost.numbers.origin import H200, chosen, given
+
+BYTES_BETWEEN: Annotated[
+    float, "bytes per nanosecond", chosen("bench/gpu.py", "2026-11-16", machine=H200)
+] = 3000.0
+"""Values that go from kernel to kernel through the second-level cache, written and read: both ways
+together it gives 6.6 TB/s."""
+FLOOR_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = (
+    700.0
+)
+"""A kernel that does next to nothing: its launch, the first load and the last store."""
+LATE_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = 50.0
+"""What the launch of the next kernel at the end of this one costs more than at its start."""
+BLOCK_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = 0.8
+"""The start of a block."""
+ROUND_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = 80.0
+"""Loads that wait for the loads before them: from the second cache at most, often nearer."""
+L2_GBS_PER_PROCESSOR: Annotated[
+    float, "bytes per nanosecond", chosen("bench/gpu.py", "2026-11-16", machine=H200)
+] = 57.0
+"""What a processor takes from the second cache: 7.5 TB/s in all."""
+L2_SHARE: Annotated[
+    float, "of the second cache", chosen("bench/gpu.py", "2026-11-16", machine=H200)
+] = 0.8
+"""What it holds of one kernel's bytes from the kernel before."""
+FELT_BESIDE: Annotated[float, "of the time", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = (
+    0.1
+)
+"""What is felt of the work that goes on beside the longest."""
+WINDOW_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = (
+    200.0
+)
+"""What a kernel that reduces anything takes longer than one that does not, to its first result."""
+MEASURED_GHZ: Annotated[
+    float,
+    "cycles per nanosecond",
+    given("the clock of the GPU that the laws were fitted on", "2026-11-16"),
+] = 1.98
+TRIGGER_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = (
+    1.0
+)
+"""What a trigger at the end costs more: no more than decides between equals."""

@@ -1,0 +1,135 @@
+"""A contraction with given tile sizes as the program of a GPU (see `match` for its shape).
+
+copy the first stages of constant operands; await inputs; copy those of the others
+for step in steps of the depth:
+  wait for the oldest stage; barrier
+  copy the stage that comes stages - 1 later, into the slot that was used last
+  multiply
+finish
+"""
+
+from __future__ import annotations
+
+from whet.ir.expr import Expr, Var, as_expr
+from whet.ir.program import Allocate, Block, Buffer, If, Let, Program, Stmt
+from whet.ir.threads import WARP, AwaitInputs, Barrier, BarrierScope, Commit, LaunchNext, Wait
+from whet.schedule.families.gpu_contraction.ffma import ThreadTiles
+from whet.schedule.families.gpu_contraction.finish import Finish
+from whet.schedule.families.gpu_contraction.loader import Loader
+from whet.schedule.families.gpu_contraction.match import GpuContraction, Span, Tiling
+from whet.schedule.families.gpu_contraction.mma import WarpTiles
+from whet.schedule.families.gpu_contraction.operand import Operand, left_operand, right_operand
+from whet.schedule.families.gpu_contraction.shared import left_shape, right_shape, sums_shape
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.loops import arguments_of, loop, split_index
+from whet.schedule.program.triggers import AT_END, AT_START
+
+
+def lower_gpu_contraction(form: GpuContraction, t: Tiling, name: str) -> Kernel:
+    """The kernel of the contraction with the given tile sizes."""
+    return _Lowering(form, t).kernel(name)
+
+
+class _Lowering:
+    """The nest, with the positions that its parts share."""
+
+    def __init__(self, form: GpuContraction, t: Tiling) -> None:
+        self.form, self.t = form, t
+        self.block, self.warp, self.lane = Var("block"), Var("warp"), Var("lane")
+        self.cluster = Var("rank")
+        self.rank: Expr = self.cluster if t.splits > 1 else as_expr(0)
+        self.threads = form.threads(t)
+        self.thread = Var("thread")
+        self.steps = form.steps(t)
+        rows, columns = form.rows(t), form.columns(t)
+        self.blocks = form.contraction.batch * rows.tiles * columns.tiles
+        self.first_row = rows.start(self.block // columns.tiles % rows.tiles)
+        self.first_column = columns.start(self.block % columns.tiles)
+        self.outer = split_index(self.block // (columns.tiles * rows.tiles), form.contraction.outer)
+        self.a_ring = Buffer("ring_a", left_shape(form, t), form.a.dtype, scope="shared")
+        self.b_ring = Buffer("ring_b", right_shape(form, t), form.b.dtype, scope="shared")
+        self.sums = Buffer("sums", sums_shape(form, t), form.dtype, scope="shared")
+        leaf = WarpTiles if form.leaf.is_matrix else ThreadTiles
+        self.leaf = leaf(form, t, self.warp, self.lane)
+
+    @property
+    def shares_sums(self) -> bool:
+        """Whether sums go through shared memory before they are finished."""
+        return self.t.splits > 1 or self.form.leaf.is_matrix
+
+    def kernel(self, name: str) -> Kernel:
+        left, right = left_operand(self.form, self.t), right_operand(self.form, self.t)
+        loads = (
+            self.loader(left, self.a_ring, self.form.rows(self.t), self.first_row, True),
+            self.loader(right, self.b_ring, self.form.columns(self.t), self.first_column,
+                        self.form.leaf.is_matrix),
+        )  # fmt: skip
+        nest = self.nest(self.body(loads))
+        known = dict(operand.packed for operand in (left, right) if operand.packed)
+        inputs, arguments = arguments_of(self.form.task, (nest,), known)
+        target = self.form.contraction.stage.target
+        program = Program(name, inputs, (target,), (nest,))
+        return Kernel(program, arguments, self.form.task.outputs)
+
+    def loader(
+        self, operand: Operand, ring: Buffer, rows: Span, first: Expr, depth_last: bool
+    ) -> Loader:
+        tiles = self.steps * self.t.splits
+        return Loader(
+            operand, self.form.task, ring, depth_last, rows, first, self.t.bk, tiles,
+            self.outer, self.thread, self.threads,
+        )  # fmt: skip
+
+    def nest(self, body: Block) -> Stmt:
+        """The loops around the code of a thread."""
+        lanes = loop(self.lane, WARP, *body, kind="lane")
+        warps = loop(self.warp, self.threads // WARP, lanes, kind="warp")
+        inner: Stmt = Allocate(self.a_ring, (Allocate(self.b_ring, (warps,)),))
+        if self.t.splits > 1:
+            inner = loop(self.cluster, self.t.splits, inner, kind="cluster")
+        if self.shares_sums:
+            inner = Allocate(self.sums, (inner,))
+        return loop(self.block, self.blocks, inner, kind="grid")
+
+    def body(self, loads: tuple[Loader, ...]) -> Block:
+        t = self.t
+        constant = [x for x in loads if x.operand.is_constant]
+        others = [x for x in loads if not x.operand.is_constant]
+        ahead = t.stages - 1
+        step, s = Var("step"), Var("s")
+        first = self.rank * self.steps
+        before: list[Stmt] = [LaunchNext()] if t.trigger == AT_START else []
+        if constant:
+            early = [x.load(first + s, s) for x in constant]
+            before.append(loop(s, ahead, *early, kind="unroll"))
+        before.append(AwaitInputs())
+        late = [x.load(first + s, s) for x in others]
+        before.append(loop(s, ahead, *late, Commit(), kind="unroll"))
+        later = step + ahead
+        refill: Block = ()
+        if self.steps > ahead:
+            again = tuple(x.load(first + later, later % t.stages) for x in loads)
+            refill = (If(later < self.steps, again),)
+        rounds = loop(
+            step, self.steps,
+            Wait(t.stages - 2), Barrier("block"),
+            *refill, Commit(),
+            *self.leaf.multiply(self.a_ring, self.b_ring, step % t.stages),
+        )  # fmt: skip
+        after = (LaunchNext(),) if t.trigger == AT_END else ()
+        made: Block = (*before, *self.leaf.zero(), rounds, *after, *self.finish())
+        for registers in self.leaf.registers:
+            made = (Allocate(registers, made),)
+        return (Let(self.thread, self.warp * WARP + self.lane, made),)
+
+    def finish(self) -> tuple[Stmt, ...]:
+        """The sums made results, by the threads that have them or after all blocks have added."""
+        finish = Finish(self.form, self.t, self.first_row, self.first_column, self.outer)
+        if not self.shares_sums:
+            return tuple(self.leaf.results(finish.store))
+        scope: BarrierScope = "cluster" if self.t.splits > 1 else "block"
+        # The stages of the ring are read and filled no more: sums may take their place.
+        shared: tuple[Stmt, ...] = (Wait(0), Barrier("block"))
+        shared += tuple(self.leaf.share(self.sums, self.rank))
+        shared += (Barrier(scope), finish.add_up(self.sums, self.rank, self.thread, self.threads))
+        return (*shared, Barrier("cluster")) if self.t.splits > 1 else shared

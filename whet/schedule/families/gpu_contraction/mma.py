@@ -1,0 +1,117 @@
+"""Tiles of warps: products of matrices by tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from whet.ir.expr import Expr, Read, Var, call, const
+from whet.ir.program import Allocate, Block, Buffer, Stmt, Store
+from whet.ir.threads import MatrixLoad, MatrixMultiplyAdd
+from whet.schedule.families.gpu_contraction.match import GpuContraction, Tiling
+from whet.schedule.program.loops import loop
+
+SIDE = 16
+"""Rows of a matrix."""
+
+
+class WarpTiles:
+    """tm x tn results of every warp, as matrices of 16 x 16."""
+
+    def __init__(self, form: GpuContraction, t: Tiling, warp: Var, lane: Var) -> None:
+        self.t, self.products = t, form.leaf.products
+        across = t.bn // t.tn
+        self.row, self.column = warp // across * t.tm, warp % across * t.tn
+        self.down, self.across = t.tm // SIDE, t.tn // SIDE
+        self.k = form.leaf.depth(form.a.dtype)
+        shape = (self.down, self.across, SIDE, SIDE)
+        self.acc = Buffer("acc", shape, form.dtype, scope="fragment")
+        self.left = Buffer("of_a", (self.down, SIDE, self.k), form.a.dtype, scope="fragment")
+        self.right = Buffer("of_b", (self.across, SIDE, self.k), form.b.dtype, scope="fragment")
+        self.i, self.j, self.e = Var("i"), Var("j"), Var("e")
+        packed = ((self.left, form.a_is_constant), (self.right, form.b_is_constant))
+        self.unrounded = [x for x, constant in packed if form.rounds and not constant]
+
+    @property
+    def registers(self) -> tuple[Buffer, ...]:
+        return (self.acc,)
+
+    @property
+    def place(self) -> tuple[Expr, Expr]:
+        """Row and column of an element of a matrix of sums."""
+        return self.e // SIDE, self.e % SIDE
+
+    def each(self, *body: Stmt) -> Stmt:
+        """The statements for every matrix of sums."""
+        row = loop(self.j, self.across, *body, kind="unroll")
+        return loop(self.i, self.down, row, kind="unroll")
+
+    def elements(self, stmt: Stmt) -> Stmt:
+        """The statement for every element of every matrix of sums."""
+        return self.each(loop(self.e, SIDE * SIDE, stmt, kind="fragment"))
+
+    def zero(self) -> tuple[Stmt, ...]:
+        at = (self.i, self.j, *self.place)
+        return (self.elements(Store(self.acc, at, const(0, self.acc.dtype))),)
+
+    def multiply(self, a: Buffer, b: Buffer, slot: Expr) -> tuple[Stmt, ...]:
+        """The products of a stage."""
+        i, j, group = self.i, self.j, Var("group")
+        k = group * self.k
+        left = MatrixLoad(self.left, (i,), a, (slot, self.row + i * SIDE, k))
+        right = MatrixLoad(self.right, (j,), b, (slot, self.column + j * SIDE, k))
+        body: Block = (
+            loop(i, self.down, left, kind="unroll"),
+            loop(j, self.across, right, kind="unroll"),
+        )
+        if self.products == 1:
+            body += tuple(self.rounded(factor) for factor in self.unrounded)
+            body += (self.product(self.left, self.right),)
+        else:
+            body = self.split(body)
+        held = Allocate(self.left, (Allocate(self.right, body),))
+        return (loop(group, self.t.bk // self.k, held, kind="unroll"),)
+
+    def product(self, left: Buffer, right: Buffer) -> Stmt:
+        """The products of all pairs of matrices, added to the sums."""
+        i, j = self.i, self.j
+        return self.each(MatrixMultiplyAdd(self.acc, (i, j), left, (i,), right, (j,)))
+
+    def split(self, loads: Block) -> Block:
+        """The products of factors in two parts, small ones first.
+
+        a * b  ->  low(a) * high(b) + high(a) * low(b) + high(a) * high(b)
+        """
+        low = [Buffer(f"low_{x.name}", x.shape, x.dtype, scope="fragment")
+               for x in (self.left, self.right)]  # fmt: skip
+        body: Block = (
+            *loads,
+            self.rounded(self.left, low[0]),
+            self.rounded(self.right, low[1]),
+            self.product(low[0], self.right),
+            self.product(self.left, low[1]),
+            self.product(self.left, self.right),
+        )
+        for matrices in low:
+            body = (Allocate(matrices, body),)
+        return body
+
+    def rounded(self, factor: Buffer, low: Buffer | None = None) -> Stmt:
+        """Numbers rounded to what products take of them; `low` gets what that leaves."""
+        number, count = (self.i, self.down) if factor is self.left else (self.j, self.across)
+        at = (number, self.e // self.k, self.e % self.k)
+        exact = Read(factor, at)
+        high = call("tf32", exact)
+        stores = [Store(factor, at, high)]
+        if low is not None:
+            stores.insert(0, Store(low, at, call("tf32", exact - high)))
+        matrix = loop(self.e, SIDE * self.k, *stores, kind="fragment")
+        return loop(number, count, matrix, kind="unroll")
+
+    def results(self, store: Callable[[Expr, Expr, Callable[[Expr], Expr]], Stmt]) -> list[Stmt]:
+        raise AssertionError("the sums of warps are shared before they are finished")
+
+    def share(self, sums: Buffer, rank: Expr) -> list[Stmt]:
+        """The sums, where other threads see them."""
+        i, j, (row, column) = self.i, self.j, self.place
+        at = (rank, self.row + i * SIDE + row, self.column + j * SIDE + column)
+        return [self.elements(Store(sums, at, Read(self.acc, (i, j, row, column))))]

@@ -1,0 +1,94 @@
+"""Candidates of the sketch of long reductions and their prices, for a whole population at once."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from whet.core.gpu import GpuTarget
+from whet.core.types import Array
+from whet.ir.expr import elements
+from whet.ir.threads import WARP
+from whet.schedule.cost.numbers.gpus import WINDOW_NS
+from whet.schedule.cost.work import lane_step, operations, reads
+from whet.schedule.families.gpu_reduce.across import steps_of
+from whet.schedule.families.gpu_reduce.lower import STEPS_AT_ONCE
+from whet.schedule.families.gpu_reduce.match import (
+    ALONG_OUTPUTS,
+    ALONG_TERMS,
+    GpuReduce,
+)
+from whet.schedule.families.gpu_spatial.price import (
+    LOAD_SLOTS,
+    THREAD_OVERHEAD,
+    VECTOR_BYTES,
+)
+from whet.schedule.families.gpu_spatial.rates import (
+    Work,
+    kernel_ns,
+    lines_of,
+    nbytes_of,
+    wasted,
+)
+from whet.schedule.program.triggers import AT_END, NEVER
+from whet.schedule.space.sketch import Population, population
+
+BARRIER_NS = {"warp": 40.0, "block": 70.0, "cluster": 300.0}
+"""A step of combining what threads have: shared memory written, waited for and read."""
+CLUSTER = 8
+"""Blocks of a cluster, where there is one."""
+FEWEST_STEPS = 2
+"""Terms of a thread, at least: with fewer, fewer threads do."""
+
+
+def gpu_reduce_holes(s: GpuReduce, target: GpuTarget, threads: int) -> Population:
+    """Shares of the terms that leave every thread some."""
+    terms = elements(s.terms)
+    size = s.value.dtype.itemsize
+    found: list[tuple[int, ...]] = []
+    for split, count, along in itertools.product((8, 32, 128, 256), (64, 128, 256), (0, 1)):
+        if split > count or (along == ALONG_OUTPUTS and split == count and s.columns > 1):
+            continue
+        row = s.terms[-1].extent if along == ALONG_TERMS else s.columns
+        for width in (1, 2, 4, 8):
+            own = terms // (split * (width if along == ALONG_TERMS else 1))
+            if own < FEWEST_STEPS or (width > 1 and (row % width or width * size > VECTOR_BYTES)):
+                continue
+            clustered = split == count and own >= 4 * CLUSTER and target.cluster_limit >= CLUSTER
+            for ranks in (1, CLUSTER) if clustered else (1,):
+                found += [(split, count, along, width, ranks, n) for n in (NEVER,)]
+    return population(("split", "threads", "along", "width", "ranks", "trigger"), found)
+
+
+def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Population) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    split, per_block, width, ranks = (holes[n] for n in ("split", "threads", "width", "ranks"))
+    inner = holes["along"] == ALONG_TERMS
+    outputs = elements(s.stage.axes)
+    total = np.where(inner, outputs, np.ceil(outputs / width))
+    blocks = np.ceil(total * split / per_block) * ranks
+    steps = np.ceil(elements(s.terms) / (split * ranks * np.where(inner, width, 1)))
+    instructions = THREAD_OVERHEAD + steps * (_places(s) + width * (1 + operations(s.value)))
+    instructions = instructions + steps * len(reads(s.value)) * LOAD_SLOTS
+    lines, nbytes = np.zeros(len(split)), np.full(len(split), nbytes_of(s.task.outputs))
+    for along in (ALONG_TERMS, ALONG_OUTPUTS):
+        rows = holes["along"] == along
+        axis = s.terms[-1] if along == ALONG_TERMS else s.vector
+        for read in reads(s.value):
+            step = lane_step(read, axis)
+            found = lines_of(read, step, width[rows], width[rows])
+            lines[rows] += steps[rows] * found * np.where(step == 1, 1, width[rows])
+            nbytes[rows] += read.tensor.type.nbytes * wasted(read, axis, ())
+    rounds = np.maximum(np.ceil(steps / STEPS_AT_ONCE) - 1, 0)
+    work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
+    ns = WINDOW_NS + kernel_ns(work, holes["trigger"] == AT_END, target)
+    near = inner & (split <= WARP)
+    meetings = np.array([1.0 + len(tuple(steps_of(int(n)))) for n in split])
+    ns = ns + meetings * np.where(near, BARRIER_NS["warp"], BARRIER_NS["block"])
+    return np.asarray(ns + np.where(ranks > 1, 2 * BARRIER_NS["cluster"], 0.0))
+
+
+def _places(s: GpuReduce) -> float:
+    """Instructions that find the place of a term."""
+    return 2.0 + 8.0 * (len(s.terms) - 1)

@@ -1,0 +1,111 @@
+"""Candidates of the row sketch of GPUs and their prices, for a whole population at once."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from whet.core.gpu import GpuTarget
+from whet.core.types import Array
+from whet.ir.expr import Expr, Read, elements
+from whet.ir.tensor import subexpressions
+from whet.ir.threads import WARP
+from whet.schedule.cost.work import lane_step, operations, reads
+from whet.schedule.families.gpu_reduce.across import steps_of
+from whet.schedule.families.gpu_reduce.price import BARRIER_NS
+from whet.schedule.families.gpu_rows.lower import KEPT_LIMIT, elements_of_thread
+from whet.schedule.families.gpu_rows.match import GpuRows
+from whet.schedule.families.gpu_spatial.price import THREAD_OVERHEAD, VECTOR_BYTES
+from whet.schedule.families.gpu_spatial.rates import (
+    Work,
+    kernel_ns,
+    lines_of,
+    nbytes_of,
+    wasted,
+)
+from whet.schedule.program.triggers import AT_END, NEVER
+from whet.schedule.space.sketch import Population, population
+
+REGISTERS = 128
+"""Elements of all kept lines that a thread has room for."""
+LONGEST_SHARE = 512
+"""Elements of a row that one thread goes over at most, unless a whole block shares the row."""
+LOADS_AT_ONCE = 8
+"""Loads of a thread that are under way together."""
+
+
+def gpu_row_holes(r: GpuRows, target: GpuTarget, threads: int) -> Population:
+    """Shares of rows that registers hold, or that are short enough to go over again."""
+    rows, last = elements(r.rows), r.elements[-1].extent
+    size = max(s.stage.dtype.itemsize for s in r.stages)
+    found: list[tuple[int, ...]] = []
+    sizes = itertools.product((4, 8, 16, 32, 64, 128, 256), (1, 2, 4, 8), (32, 64, 128, 256))
+    for lanes, width, count in sizes:
+        share = elements_of_thread(r.length, lanes, width)
+        fits = last % width == 0 and width * size <= VECTOR_BYTES
+        whole = lanes <= count and count // lanes <= rows
+        halved = lanes > 4 and 2 * count // lanes <= rows
+        idle = halved and lanes * width >= 2 * r.length
+        long = share > LONGEST_SHARE and lanes < 256
+        if not (fits and whole) or idle or long or _crowded(r, share):
+            continue
+        found += [(lanes, width, count, trigger) for trigger in (NEVER,)]
+    return population(("lanes", "width", "threads", "trigger"), found)
+
+
+def _crowded(r: GpuRows, share: int) -> bool:
+    """Whether registers do not hold all that would be kept in them."""
+    lines = len(r.shared) + sum(s.is_line for s in r.stages)
+    return share <= KEPT_LIMIT and share * lines > REGISTERS and share > 1
+
+
+def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    lanes, width, per_block = holes["lanes"], holes["width"], holes["threads"]
+    blocks = np.ceil(elements(r.rows) * lanes / per_block)
+    share = -(-r.length // (lanes * width)) * width
+    keeps = share <= KEPT_LIMIT
+    once, again = _operations(r)
+    instructions = THREAD_OVERHEAD + share * np.where(keeps, once, again)
+    lines, nbytes = np.zeros(len(lanes)), np.full(len(lanes), nbytes_of(r.task.outputs))
+    passes = np.zeros(len(lanes))
+    for read, times in _reads(r).items():
+        step = lane_step(read, r.elements[-1])
+        vectors = share / np.where(step == 1, width, 1)
+        often = np.where(keeps & (read in r.shared), 1, times)
+        instructions = instructions + often * vectors
+        lines += often * vectors * lines_of(read, step, width, width)
+        nbytes += often * read.tensor.type.nbytes * wasted(read, r.elements[-1], ())
+        passes += often * vectors
+    rounds = np.maximum(np.ceil(passes / LOADS_AT_ONCE) - 1, 0)
+    work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
+    ns = kernel_ns(work, holes["trigger"] == AT_END, target)
+    meetings = np.array([1.0 + len(tuple(steps_of(int(n)))) for n in lanes])
+    barriers = np.where(lanes <= WARP, BARRIER_NS["warp"], BARRIER_NS["block"])
+    return np.asarray(ns + sum(len(s.reduces) for s in r.stages) * meetings * barriers)
+
+
+def _operations(r: GpuRows) -> tuple[float, float]:
+    """Operations of an element, where lines are kept and where they are computed again."""
+    once = again = 0.0
+    known: dict[Expr, float] = {}
+    for s in r.stages:
+        values = [s.body, *(e.value for e in s.reduces)]
+        own = sum(operations(e) for e in values) + len(s.reduces)
+        inner = own + sum(known.get(e, 0.0) for e in subexpressions(s.body) if isinstance(e, Read))
+        if s.is_line:
+            known[Read(s.mark, ())] = inner
+        once, again = once + own, again + inner
+    return once, again
+
+
+def _reads(r: GpuRows) -> dict[Read, int]:
+    """Elements that are read from memory, with the number of stages that do."""
+    marks = {s.mark for s in r.stages}
+    found: dict[Read, int] = {}
+    for s in r.stages:
+        values = [s.body, *(e.value for e in s.reduces)]
+        for read in {x for e in values for x in reads(e) if x.tensor not in marks}:
+            found[read] = found.get(read, 0) + 1
+    return found
