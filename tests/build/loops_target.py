@@ -93,6 +93,8 @@ class Plain(Sketch[Task, LoopsTarget]):
 class LoopsPrice:
     """What the sketches say; values between kernels cost nothing."""
 
+    controls: ClassVar[bool] = True
+
     target: LoopsTarget
     evidence: Evidence = no_evidence
 

@@ -37,7 +37,9 @@ class RandomSchedule:
         every: bool = False,
     ) -> None:
         self.rng, self.threads, self.target = rng, threads, target
-        self.sketches = [s for s in SKETCHES.values() if every or s.drafts_default]
+        self.sketches = [
+            s for s in SKETCHES.values() if s.machine == "cpu" and (every or s.drafts_default)
+        ]
         self.drawn: dict[str, int] = {}
         self.refused = 0
         self.shown: list[str] = []

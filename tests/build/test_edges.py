@@ -194,6 +194,8 @@ class Cheap:
     def __call__(self, task: Task) -> Estimate:
         return Estimate(1.0, "analytic", 0.0)
 
+    controls = True
+
     def joins(self, kinds: tuple[str, ...]) -> bool:
         return True
 

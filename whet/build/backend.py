@@ -18,6 +18,7 @@ from whet.core.caching import FileCache
 from whet.core.dtypes import DType
 from whet.core.errors import UsageError, check, fail
 from whet.core.foreign import refuse_foreign
+from whet.core.precision import STRICT
 from whet.core.target import READERS, Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
@@ -112,6 +113,14 @@ class Backend(Protocol[T]):
         """The target with what was measured on it earlier."""
         return target
 
+    def in_precision(self, target: T, precision: str) -> T:
+        """The target as code for it may compute with numbers of single precision; `UsageError` if
+        it computes with them in another way, as all but the strict one are."""
+        check(precision == STRICT, "WH1002",
+              f"code for '{target.name}' has no precision '{precision}'",
+              hint=f"{STRICT}, or a target that has it, such as cuda", kind=UsageError)  # fmt: skip
+        return target
+
     def calibrated(
         self,
         target: T,
@@ -137,6 +146,10 @@ class Backend(Protocol[T]):
     def missing_here(self, target: T) -> tuple[str, ...]:
         """What code for the target needs and this machine does not have."""
         return ()
+
+    def used_threads(self, threads: int) -> int:
+        """The number of threads that matters, of so many that a model may use."""
+        return threads
 
     # ----------------------------------------------------------------------------------- models
     def holds(self, dtype: DType) -> bool:
@@ -189,8 +202,9 @@ BACKENDS = Backends()
 def _own_backends() -> dict[str, Backend[Any]]:
     # They import what is beside this module, so they are loaded when they are asked for.
     from whet.build.cpu.backend import CpuBackend
+    from whet.build.cuda.backend import CudaBackend
 
-    return {made.kind: made for made in (CpuBackend(),)}
+    return {made.kind: made for made in (CpuBackend(), CudaBackend())}
 
 
 def add_backend(made: Backend[T]) -> Backend[T]:

@@ -62,11 +62,17 @@ class BoundPlan:
         return self.places.get(s) or Slot("array", _array_number(plan, s))
 
 
-def bind_plan(plan: Plan, maker: KernelMaker, cache: FileCache) -> BoundPlan:
-    """The calls of a plan with a place for every value; large constants are kept in the cache."""
+def bind_plan(
+    plan: Plan, maker: KernelMaker, cache: FileCache, *, shares_borders: bool = True
+) -> BoundPlan:
+    """The calls of a plan with a place for every value; large constants are kept in the cache.
+
+    Unless values with zero borders share memory with others, no call only clears a border.
+    """
     store = ConstantStore()
     calls = _bound(plan, maker, store)
-    arena = plan_arena([[s for s in used if s.kind == "arena"] for used in _uses(calls)])
+    used_in_arena = [[s for s in used if s.kind == "arena"] for used in _uses(calls)]
+    arena = plan_arena(used_in_arena, shares_borders=shares_borders)
     calls = _with_clearing(calls, set(arena.cleared), maker)
     used = dict.fromkeys(s for used in _uses(calls) for s in used if s.kind == "constant")
     recipes = {s: store.recipe(s) for s in used}

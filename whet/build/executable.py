@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from whet.core.types import Array
 from whet.graph.graph import Constant, Graph, Node, Value
 from whet.ops.base import Op
 from whet.runtime.arrays import is_ready
-from whet.runtime.executable import own_results
+from whet.runtime.executable import Adopt, OnDevice, own_results
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +47,15 @@ class NativeExecutable:
         # The graph is not kept: its constants live packed in the images.
         self._single = self.segments[0] if len(steps) == 1 and self.segments else None
         self._run = self._single or _Sequence(graph, steps)
+        self.adopt = _adopting(self.segments, alone=self._single is not None)
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None
     ) -> tuple[Array, ...]:
         if out is None:
             return self._run(inputs)
-        if self._single and _are_separate(out, inputs):
-            return self._single(inputs, out)
+        if self._single and (self.adopt or _are_separate(out, inputs)):
+            return self._single(inputs, out)  # a device reads and writes copies of such arrays
         for target, result in zip(out, self(inputs), strict=True):
             np.copyto(target, result, casting="no")
         return tuple(out)
@@ -106,6 +107,20 @@ class _Turn:
     run: Callable[[tuple[Array, ...]], Sequence[Array]]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+def _adopting(segments: Sequence[Segment], *, alone: bool) -> Adopt | None:
+    """Takes arrays on the device of the segments; where other steps come between, as copies."""
+    found = next((s for s in segments if isinstance(s, OnDevice)), None)
+    if found is None or alone:
+        return None if found is None else found.adopt
+    adopt = found.adopt
+
+    def copied(value: Any, name: str) -> Array | None:
+        array = adopt(value, name)
+        return None if array is None else np.asarray(array)
+
+    return copied
 
 
 def _report(graph: Graph, segments: Sequence[Segment], reasons: Mapping[Node, str]) -> BuildReport:

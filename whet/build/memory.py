@@ -28,15 +28,18 @@ class Arena:
     cleared: frozenset[Storage] = frozenset()
 
 
-def plan_arena(uses: Sequence[Sequence[Storage]]) -> Arena:
+def plan_arena(uses: Sequence[Sequence[Storage]], *, shares_borders: bool = True) -> Arena:
     """Offsets for the storages, given which ones every step touches, in order.
 
     Memory with a zero border is first shared among storages of the same geometry only, so that
     zeros that are written once stay.  If that takes too much, memory is opened to all storages,
-    that which saves most for the zeros to be written in every call first.
+    that which saves most for the zeros to be written in every call first; unless it must not be,
+    where writing zeros costs more than memory.
     """
     lives = _Lives.of(uses)
     rooms = sorted(_share_bordered(lives), key=_saving, reverse=True)
+    if not shares_borders:
+        return _place(lives, [], rooms)
     limit = ENOUGH * lives.largest_sum
     fewest, most = 0, len(rooms)
     while fewest < most:  # the smallest number of open rooms that is enough

@@ -9,10 +9,10 @@ import numpy as np
 
 from whet.build.cpu.image import STATUS_BYTES, SegmentImage
 from whet.build.cpu.threads import Threads
+from whet.build.outside import refuse_outside
 from whet.codegen.llvm.compile import Library
 from whet.core.alignment import aligned_zeros
 from whet.core.cpu import CpuTarget
-from whet.core.errors import OperatorError, fail
 from whet.core.foreign import refuse_foreign
 from whet.core.memory import require_memory
 from whet.core.types import Array
@@ -70,8 +70,7 @@ class NativeSegment:
         if alarmed:  # what was spread may have been an index
             raise OutliersError
         if refused:
-            fail("WH1302", f"{', '.join(refused)}: an index that the model computes or is given is "
-                 "outside its tensor", kind=OperatorError)  # fmt: skip
+            refuse_outside(refused)
         return tuple(results)
 
 
