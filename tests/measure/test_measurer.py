@@ -13,13 +13,13 @@ import pytest
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
 from whet.db.store import Database
-from whet.measure.cpu.kernel_process import Loadable, Ran
 from whet.measure.cpu.measurer import (
     LEAST_LIMIT_SECONDS,
     LIMIT_BY_BEST,
     Measurer,
     _place,
 )
+from whet.measure.kernel_process import Loadable, Ran
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.measure.statistics import is_better, median_interval, turn_ratios

@@ -13,12 +13,14 @@ from tests.measure.planted import TARGET, matmul_task
 from whet.core.dtypes import f32
 from whet.ir.expr import Var, const
 from whet.ir.program import Allocate, Buffer, Loop, Program, Store
+from whet.measure.binding import boundary
 from whet.measure.checking import difference
-from whet.measure.cpu.jobs import KernelJob, Parameter, contiguous, job_from_message
+from whet.measure.cpu.jobs import KernelJob, job_from_message
 from whet.measure.cpu.limits import over_limit
-from whet.measure.cpu.memory import GuardedBytes, base_address, fill, strayed, view
-from whet.measure.cpu.prepare import GIVEN_LEAD, _boundary
+from whet.measure.cpu.memory import GuardedBytes, base_address
+from whet.measure.cpu.prepare import GIVEN_LEAD
 from whet.measure.cpu.run_worker import _filled
+from whet.measure.parameters import Parameter, contiguous, fill, strayed, view
 
 BORDERED = Parameter("output", "y", "f32", (2, 3), (5, 1), 6, ((1, 1), (1, 1)))
 """Two rows of three, with one zero all around."""
@@ -148,7 +150,7 @@ def test_endless_working_memory_is_refused() -> None:
 def test_the_callers_arrays_begin_behind_an_aligned_address() -> None:
     task = matmul_task(3, 4, 5)
     task = replace(task, given=frozenset(task.inputs[:1]))
-    (x, *others) = (_boundary(t, task) for t in (*task.inputs, *task.outputs))
+    (x, *others) = (boundary(t, task, GIVEN_LEAD) for t in (*task.inputs, *task.outputs))
     values = {x.array: np.ones(x.shape, np.float32)}
     assert x.lead == GIVEN_LEAD
     assert not any(p.lead for p in others)

@@ -17,9 +17,8 @@ from tests.measure.planted import TARGET, double_task
 from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
-from whet.measure import builder as builder_module
+from whet.measure import builder as builder_module, kernel_process as process_module
 from whet.measure.builder import Builder, start_worker
-from whet.measure.cpu import kernel_process as process_module
 from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
 

@@ -32,7 +32,7 @@ LINE = 64
 
 def batches(task: Task, threads: int = 2) -> list[Batch]:
     found = []
-    for sketch in (s for s in SKETCHES.values() if s.drafts_default):
+    for sketch in (s for s in SKETCHES.values() if s.machine == "cpu" and s.drafts_default):
         form = sketch.fits(task)
         if form is not None:
             holes = sketch.space(form, TARGET, threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from whet.core.errors import fail
@@ -38,13 +38,17 @@ class Builder:
         self._busy: dict[WorkerProcess, tuple[int, Deadline]] = {}
 
     def build(self, jobs: Iterable[Mapping[str, str]]) -> list[Built]:
-        """The objects of all jobs, in order.
+        """The objects of all jobs, in order."""
+        found = dict(self.built(jobs))
+        return [found[n] for n in range(len(found))]
 
-        A job is asked for when a process is free, so that making the next one and building the
-        last ones go on at the same time.
+    def built(self, jobs: Iterable[Mapping[str, str]]) -> Iterator[tuple[int, Built]]:
+        """The same with the numbers of the jobs, as they come to an end.
+
+        A job is asked for when a process is free, so that making the next one, building the last
+        ones and using what has been built go on at the same time.
         """
         waiting = enumerate(jobs)
-        found: dict[int, Built] = {}
         more = True
         try:
             while more or self._busy:
@@ -54,11 +58,11 @@ class Builder:
                     if job is not None:
                         self._begin(*job)
                 if self._busy:
-                    self._collect(found)
+                    yield from self._collected()
         except BaseException:
-            self.close()  # what is under way would answer the next call's questions
+            if self._busy:
+                self.close()  # what is under way would answer the next call's questions
             raise
-        return [found[n] for n in range(len(found))]
 
     def _begin(self, number: int, job: Mapping[str, str]) -> None:
         worker = self._ready()
@@ -76,14 +80,16 @@ class Builder:
             worker.close()
         return start_worker(self.module)
 
-    def _collect(self, found: dict[int, Built]) -> None:
-        """Waits until at least one job has ended or has taken too long."""
+    def _collected(self) -> list[tuple[int, Built]]:
+        """The jobs that have ended or have taken too long: at least one, which is waited for."""
         first = min(deadline.left for _, deadline in self._busy.values())
         ready, _, _ = select.select(list(self._busy), [], [], max(0.0, first))
         late = [w for w, (_, deadline) in self._busy.items() if deadline.left <= 0]
+        found = []
         for worker in dict.fromkeys([*ready, *late]):
             number, _ = self._busy.pop(worker)
-            found[number] = self._result(worker)
+            found.append((number, self._result(worker)))
+        return found
 
     def _result(self, worker: WorkerProcess) -> Built:
         try:

@@ -46,7 +46,8 @@ def plan_graph(
 
 
 def _planned(graph: Graph, price: Price, holds: Holds, layouts: ChooseLayouts) -> GraphPlan:
-    reasons = {n: r for n in graph.nodes for r in [why_not_native(n, holds)] if r is not None}
+    found = {n: why_not_native(n, holds, controls=price.controls) for n in graph.nodes}
+    reasons = {n: reason for n, reason in found.items() if reason is not None}
     while True:
         plan = _with_alone(graph, reasons, price, layouts)
         if len(plan.reasons) == len(reasons):
@@ -93,12 +94,14 @@ def with_kernels(plan: Plan, price: Price) -> tuple[Plan, dict[Node, str]]:
     return replace(plan, steps=tuple(steps)), unfit
 
 
-def why_not_native(node: Node, holds: Holds) -> str | None:
+def why_not_native(node: Node, holds: Holds, *, controls: bool = True) -> str | None:
     """Why a node cannot be part of a native segment, or None if it can."""
     inner = body_graphs(node)
     if node.op.host:
         note = ", and its body is compiled on its own" if inner else ""
         return f"the shape of its result depends on data{note}"
+    if inner and not controls:
+        return "its body is compiled on its own"
     for body in inner.values():
         for part in body.graph.nodes:
             reason = why_not_native(part, holds)

@@ -43,6 +43,10 @@ class Estimate:
 class Price(Protocol):
     """Expected costs on one target."""
 
+    @property
+    def controls(self) -> bool:
+        """Whether loops and branches of a graph can be part of its segments."""
+
     def __call__(self, task: Task) -> Estimate | None:
         """The kernel of a task alone, which finds its inputs nearby; None if no sketch fits."""
 

@@ -63,6 +63,10 @@ class RecordedPrice:
             self.found[task.key] = self._find(task)
         return self.found[task.key]
 
+    @property
+    def controls(self) -> bool:
+        return self.analytic.controls
+
     def joins(self, kinds: tuple[str, ...]) -> bool:
         return self.analytic.joins(kinds)
 

@@ -19,8 +19,8 @@ from whet.core.cpu import CpuTarget
 from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.measure.builder import BUILD_SECONDS, Builder, Built
-from whet.measure.cpu.kernel_process import KernelProcess, Loadable
 from whet.measure.cpu.prepare import Bench, Lowered, kernel_job, lower
+from whet.measure.kernel_process import KernelProcess, Loadable
 from whet.measure.resting import wait_until_resting
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.measure.runner import COMPARE_SECONDS

@@ -1,4 +1,4 @@
-"""The memory that a kernel is tried on: between forbidden pages, poisoned, and compared after."""
+"""The memory that a kernel is tried on: between forbidden pages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import ctypes
 import mmap
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from whet.core.dtypes import parse_dtype
 from whet.core.types import Array
-from whet.measure.cpu.jobs import Parameter
-
-POISON = 0xFF
-"""Ones in all bits: NaN in every type that has it."""
+from whet.measure.parameters import POISON, Parameter
 
 _NO_ACCESS = 0
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -46,33 +41,3 @@ class GuardedBytes:
 def base_address(p: Parameter, memory: Array) -> int:
     """The address that the kernel takes for that of element 0 when its bytes lie in `memory`."""
     return int(memory.__array_interface__["data"][0]) - p.bounds[0] * p.itemsize
-
-
-def view(p: Parameter, memory: Array, *, border: bool = False) -> Array:
-    """The parameter's elements inside its bytes; with its border, if asked for."""
-    flat = memory.view(parse_dtype(p.dtype).numpy)
-    if not flat.size:
-        return flat.reshape(p.shape)
-    shape, start = p.shape, p.offset - p.bounds[0]
-    if border and p.border is not None:
-        shape = tuple(d + before + after for d, (before, after) in zip(p.shape, p.border))
-        start -= sum(s * before for s, (before, _) in zip(p.strides, p.border))
-    return as_strided(flat[start:], shape, [s * flat.itemsize for s in p.strides])
-
-
-def fill(p: Parameter, memory: Array, values: Array | None) -> None:
-    """Poison everywhere, zeros in the border, and the values if there are any."""
-    memory[:] = POISON
-    if p.border is not None:
-        view(p, memory, border=True)[...] = 0
-        if values is None:
-            view(p, memory).view(f"u{p.itemsize}")[...] = int.from_bytes([POISON] * p.itemsize)
-    if values is not None:
-        view(p, memory)[...] = values
-
-
-def strayed(p: Parameter, memory: Array) -> bool:
-    """Whether something beside the elements of an output was written: border or gaps."""
-    untouched = np.empty_like(memory)
-    fill(p, untouched, view(p, memory))
-    return not np.array_equal(untouched, memory)

@@ -21,8 +21,9 @@ from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.types import Array
 from whet.measure.checking import difference
-from whet.measure.cpu.jobs import KernelJob, Parameter, job_from_message
-from whet.measure.cpu.memory import GuardedBytes, base_address, fill, strayed, view
+from whet.measure.cpu.jobs import KernelJob, job_from_message
+from whet.measure.cpu.memory import GuardedBytes, base_address
+from whet.measure.parameters import Parameter, fill, strayed, view
 from whet.measure.serving import Answer, physical_memory, restrict, serve
 from whet.measure.statistics import (
     WAKING_SECONDS,

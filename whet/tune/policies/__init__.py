@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whet.core.errors import UsageError, check
+from whet.core.gpu import GpuTarget
 from whet.tune.models.learners import DEFAULT_LEARNER, find_learner
 from whet.tune.models.protocol import Learner
 from whet.tune.policies.annealing import Annealing
@@ -16,13 +17,26 @@ from whet.tune.policies.draft import Draft
 from whet.tune.policies.droplet import Droplet
 from whet.tune.policies.evolution import Evolution
 from whet.tune.policies.genetic import Genetic
+from whet.tune.policies.machines import ByMachine
 from whet.tune.policies.protocol import Known, Policy
+from whet.tune.policies.ranked import Ranked
 from whet.tune.policies.verify import DraftThenVerify
 
+COMPILED = 8
+"""The model's favourites that are built before any neighbour of theirs, where that is dear."""
+
+
+def _ranked() -> Policy:
+    return ExploreThenDroplet(Ranked(), explored=COMPILED)
+
+
 POLICIES: dict[str, Callable[[], Policy]] = {
-    "default": lambda: ExploreThenDroplet(Draft(), explored=24),
+    "default": lambda: ByMachine(
+        ExploreThenDroplet(Draft(), explored=24), {GpuTarget.kind: _ranked()}
+    ),
     "draft": Draft,
     "droplet": Droplet,
+    "ranked": _ranked,
     "genetic": Genetic,
     "random": RandomSearch,
     "grid": GridSearch,

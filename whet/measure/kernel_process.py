@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from whet.core.outcomes import Outcome
 from whet.core.types import Array
 from whet.measure.builder import start_worker
-from whet.measure.cpu.jobs import KernelJob
 from whet.measure.process import Deadline, Ended, Silent, WorkerProcess
 
 JOBS_PER_PROCESS = 500
@@ -23,11 +22,25 @@ BYTES_PER_SECOND = 100e6
 _MODULE = "whet.measure.cpu.run_worker"
 
 
+class Job(Protocol):
+    """A kernel's parameters as plain data; the process knows what else is in it."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all parameters."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """The memory for copies of constants."""
+
+    def to_message(self) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Loadable:
     """A compiled kernel with the arrays that its parameters name."""
 
-    job: KernelJob
+    job: Job
     data: bytes
     arrays: Mapping[str, Array]
 
@@ -42,9 +55,13 @@ class Ran:
 
 
 class KernelProcess:
-    """The one process that runs kernels; it starts when it is first needed."""
+    """The one process that runs kernels; it starts when it is first needed.
 
-    def __init__(self) -> None:
+    `module` has the `main` of such a process, which understands the jobs that it is given.
+    """
+
+    def __init__(self, module: str = _MODULE) -> None:
+        self.module = module
         self._worker: WorkerProcess | None = None
         self._held: dict[str, int] = {}
         self.starts = 0
@@ -97,7 +114,7 @@ class KernelProcess:
             self.close()
             worker = None
         if worker is None:
-            worker = self._worker = start_worker(_MODULE)
+            worker = self._worker = start_worker(self.module)
             self.starts += 1
         missing = {key: array for key, array in arrays if key not in self._held}
         if sum(self._held.values()) + sum(a.nbytes for a in missing.values()) > MOST_HELD_BYTES:
