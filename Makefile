@@ -8,7 +8,7 @@ STAMP := $(VENV)/.ready
 # dependencies (torch, opencv) are large and not needed for that.
 MODEL_PACKAGES := rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
 
-.PHONY: setup demo test lint conformance fuzz fuzz-graphs replay replay-diff docs lower-bounds clean
+.PHONY: setup demo test test-cuda test-gpu lint conformance fuzz fuzz-graphs replay replay-diff docs lower-bounds clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,15 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/pytest -n 2
+
+# What needs NVRTC, which compiles for GPUs without one; and what needs a GPU.
+test-cuda: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(BIN)/pytest -n 2 -m cuda
+
+test-gpu: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(BIN)/pytest -m 'cuda or gpu'
 
 # All of ONNX's own node tests, in the interpreter and as native code for TARGET; `make test` runs
 # a sample of them.

@@ -129,7 +129,7 @@ def least_nanoseconds(task: Task, kernel: Any, target: CpuTarget) -> float:
 def measured(target: CpuTarget, count: int) -> Iterator[Measured]:
     random = np.random.default_rng(0)
     for name, task in tasks().items():
-        for sketch in (s for s in SKETCHES.values() if s.drafts_default):
+        for sketch in (s for s in SKETCHES.values() if s.machine == "cpu" and s.drafts_default):
             form = sketch.fits(task)
             space = {} if form is None else sketch.space(form, target, 1)
             if not space or not len(next(iter(space.values()))):

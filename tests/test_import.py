@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 HEAVY = {
-    "google", "lightgbm", "llvmlite", "onnx", "onnxruntime", "openvino", "ray", "rich", "torch",
-    "typer", "z3",
+    "cuda", "google", "lightgbm", "llvmlite", "onnx", "onnxruntime", "openvino", "ray", "rich",
+    "torch", "typer", "z3",
 }  # fmt: skip
 
 MEASURE = """

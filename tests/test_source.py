@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 import tomllib
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     assert not names([p for p in read if {"What", "Where", "How"} & set(openings(p))])
 
 
-MODULES = {"z3-solver": "z3"}
+MODULES = {"z3-solver": "z3", "cuda-bindings": "cuda", "nvidia-cuda-nvrtc": "cuda"}
 """What is imported under another name than it is installed by."""
 
 
@@ -134,3 +135,12 @@ def test_it(code):  # WH0004
 def test_every_error_code_is_expected_by_a_test() -> None:
     expected = set().union(*(expected_codes(p.read_text()) for p in TESTS))
     assert set(CODES) <= expected
+
+
+def test_no_folder_of_tests_is_left_out() -> None:
+    """Pytest skips folders by their names, `build` among them, unless it is told otherwise."""
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    left_out = options["norecursedirs"]
+    folders = {p.parent.name for p in (ROOT / "tests").rglob("test_*.py")}
+    assert "build" in folders
+    assert not [f for f in folders if any(fnmatch.fnmatch(f, pattern) for pattern in left_out)]

@@ -93,7 +93,7 @@ def subjects_of(
 
 def make_subject(name: str, task: Task, target: CpuTarget, threads: int) -> Subject:
     batches = []
-    for sketch in SKETCHES.values():
+    for sketch in (s for s in SKETCHES.values() if s.machine == "cpu"):
         form = sketch.fits(task)
         if form is None:
             continue

@@ -388,8 +388,8 @@ class Bfloats:
         steps = (ctypes.c_int64 * array.ndim)(*(s // 2 for s in array.strides))
         self.held = shape, steps
         kinds = ctypes.POINTER(ctypes.c_int64)
-        self.tensor = dlpack._Tensor(
-            array.ctypes.data - 6, dlpack._Device(1, 0), array.ndim, dlpack._Type(4, 16, 1),
+        self.tensor = dlpack.DlTensor(
+            array.ctypes.data - 6, dlpack.DlDevice(1, 0), array.ndim, dlpack.DlType(4, 16, 1),
             ctypes.cast(shape, kinds), ctypes.cast(steps, kinds) if strides else kinds(), 6,
         )  # fmt: skip
         self.released = 0

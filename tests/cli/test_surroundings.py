@@ -29,8 +29,8 @@ def test_version_loads_no_command() -> None:
     assert not {"numpy", "onnx", "llvmlite", "rich.console"} & loaded_modules
     own = {name for name in loaded_modules if name.startswith("whet.") and name.count(".") > 1}
     assert own <= {
-        "whet.cli.commands", "whet.cli.interrupts", "whet.cli.main", "whet.core.errors",
-        "whet.core.version",
+        "whet.cli.commands", "whet.cli.extras", "whet.cli.interrupts", "whet.cli.main",
+        "whet.core.errors", "whet.core.version",
     }  # fmt: skip
 
 

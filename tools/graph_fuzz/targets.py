@@ -10,6 +10,7 @@ from whet.api import engines as engines_module
 from whet.api.native import Native
 from whet.core.caching import FileCache
 from whet.core.cpu import HERE, KIB, CpuTarget, detect, named_target
+from whet.core.precision import STRICT
 
 NAMES = (HERE, "x86-64-v2", "x86-64-v3", "x86-64-v4", "small-caches", "many-cores")
 """All targets; a graph's number decides which one it gets."""
@@ -40,7 +41,7 @@ def compiling_for(name: str, cache: FileCache, *, checked: bool) -> Iterator[Non
     """`whet.compile` and `whet.load` make code for this target, kept in this cache."""
     engines = engines_module._Process.engines
     before = dict(engines)
-    engines[public_name(name)] = Native(find_target(name), cache, checked)
+    engines[public_name(name)] = {STRICT: Native(find_target(name), cache, checked)}
     try:
         yield
     finally:

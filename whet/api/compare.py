@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whet.core.dtypes import dtype_of
+from whet.core.precision import PRECISIONS, STRICT
 from whet.core.types import Array, type_of
 
 
@@ -19,7 +20,7 @@ class Tolerance:
     and booleans must be equal unless an `atol` or `rtol` is given.
     """
 
-    max_error: float = 1e-4
+    max_error: float = PRECISIONS[STRICT].tolerance
     rtol: float | None = None
     atol: float | None = None
 

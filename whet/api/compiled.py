@@ -11,10 +11,12 @@ import numpy as np
 from whet.api.arguments import as_path
 from whet.api.programs import Program, Programs
 from whet.core.errors import UsageError, check, fail
+from whet.core.precision import PRECISIONS, STRICT
 from whet.core.types import Array
 from whet.core.version import VERSION
 from whet.graph.graph import Graph
 from whet.runtime.artifact import Artifact, write_artifact
+from whet.runtime.executable import Adopted
 from whet.runtime.schedules import StoredSchedule
 from whet.runtime.signature import Signature, TensorSpec
 
@@ -27,7 +29,8 @@ class CompiledModel:
         f(x, out=buffer)          into an existing array
 
     One result is returned as it is, several as a tuple.  Arrays may be NumPy's or any object
-    with `__dlpack__`; results are NumPy arrays, which other libraries take through DLPack.
+    with `__dlpack__`; results are NumPy arrays, which other libraries take through DLPack.  A model
+    for a GPU takes arrays there where they lie, and then gives results there.
     Arrays of other shapes than before make whet compile the model again, once, with a message.
     """
 
@@ -38,9 +41,10 @@ class CompiledModel:
         *,
         target: str,
         numerics: str,
+        precision: str = STRICT,
         schedules: Callable[[Graph], tuple[StoredSchedule, ...]] = lambda graph: (),
     ) -> None:
-        self.target, self.numerics = target, numerics
+        self.target, self.numerics, self.precision = target, numerics, precision
         self._first, self._programs, self.schedules = first, programs, schedules
         """Of `schedules`: how kernels of a graph are computed that were searched for."""
 
@@ -77,16 +81,20 @@ class CompiledModel:
 
     def describe(self) -> list[str]:
         """Lines of text on how the model runs: native code, and what is not, and why."""
-        return self._first.executable.describe()
+        lines = self._first.executable.describe()
+        if self.precision == STRICT:
+            return lines
+        return [*lines, f"precision {self.precision}: {PRECISIONS[self.precision].meaning}"]
 
     def __call__(
         self, *arrays: Any, out: Array | Sequence[Array] | None = None, **by_name: Any
     ) -> Any:
         first = self._first
-        if not by_name and first.fits_plainly(arrays):
+        plain = None if by_name else first.taken_plainly(arrays)
+        if plain is not None:
             # The usual call by a short way: everything else costs microseconds.
             targets = None if out is None else _targets(first, out)
-            results = first.run_plainly(arrays, targets)
+            results = first.run_plainly(plain, targets)
         else:
             results = tuple(self.results(*arrays, out=out, **by_name).values())
         return results[0] if len(results) == 1 else results
@@ -96,7 +104,8 @@ class CompiledModel:
     ) -> dict[str, Any]:
         """The results of a call by name, in order."""
         values = self.signature.arrange(arrays, by_name)
-        program, flat = self._programs.fitting(values, lambda s: s.flatten(values))
+        adopt = self._first.executable.adopt
+        program, flat = self._programs.fitting(values, lambda s: s.flatten(values, adopt))
         return program.run(flat, None if out is None else _targets(program, out))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -119,6 +128,7 @@ class CompiledModel:
                 constants=stored_arrays(graph),
                 target=self.target,
                 numerics=self.numerics,
+                precision=self.precision,
                 whet_version=VERSION,
                 schedules=self.schedules(graph),
             ),
@@ -144,13 +154,13 @@ class CompiledModel:
 
 def _targets(program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
     """The arrays to write to, checked against the outputs."""
-    if isinstance(out, np.ndarray):
-        out = (out,)
-    if not isinstance(out, (list, tuple)):
+    given: Any = out if isinstance(out, (list, tuple)) else (out,)
+    targets = [program.as_target(array) for array in given]
+    if given is not out and not isinstance(targets[0], (np.ndarray, Adopted)):
         fail("WH3003", f"'out' must be an array or a sequence of arrays, got {type(out).__name__}",
              kind=UsageError)  # fmt: skip
-    if not program.can_write(out):
+    if not program.can_write(targets):
         expected = ", ".join(map(str, program.signature.outputs))
-        fail("WH3003", program.why_not_writable(out), hint=f"the outputs are {expected}",
+        fail("WH3003", program.why_not_writable(targets), hint=f"the outputs are {expected}",
              kind=UsageError)  # fmt: skip
-    return out
+    return targets

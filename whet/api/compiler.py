@@ -13,7 +13,13 @@ from whet.api.arguments import given_inputs, thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
 from whet.api.engine import Engine, describe_options, why_not_tuned
-from whet.api.engines import default_engine, prepare_or_interpret, require_room, target_name
+from whet.api.engines import (
+    default_engine,
+    precision_name,
+    prepare_or_interpret,
+    require_room,
+    target_name,
+)
 from whet.api.failures import (
     Failure,
     attempt,
@@ -33,8 +39,10 @@ from whet.api.originals import (
 from whet.api.programs import Note, Program, Programs
 from whet.api.specs import graph_signature, imported_signature
 from whet.core.errors import ModelError, UsageError, check, fail
+from whet.core.precision import Precision, find_precision
 from whet.graph.graph import Graph
 from whet.graph.passes import optimize
+from whet.graph.passes.half_precision import half_precision
 from whet.ops.base import NUMERICS, Numeric
 from whet.runtime.arrays import as_numpy
 from whet.runtime.artifact import is_artifact
@@ -53,6 +61,7 @@ class Options:
     engine: Engine
     threads: int
     numerics: Numeric
+    precision: Precision
     note: Note
     warn: Note
     """Receives what nobody may overlook."""
@@ -63,8 +72,7 @@ class Options:
     def optimize(self, graph: Graph) -> Graph:
         """The graph after all passes and the search for a cheaper one, or as it is where that
         fails."""
-        passes = lambda: optimize(graph, numerics=self.numerics)
-        made = attempt(passes, graph, self._described())
+        made = attempt(lambda: self._simplified(graph), graph, self._described())
         if isinstance(made, Failure):
             self.warn(made.warning("simplify the model, which runs as it is"))
             return graph
@@ -77,6 +85,11 @@ class Options:
             self.warn(better.warning("search for a cheaper graph, and compiles the one it has"))
             return made
         return better
+
+    def _simplified(self, graph: Graph) -> Graph:
+        """The graph after all passes, its values stored as the precision says."""
+        made, storage = optimize(graph, numerics=self.numerics), self.precision.storage
+        return made if storage is None else half_precision(made, storage)
 
     def _tune(self, graph: Graph) -> None:
         """Searches for a faster graph and its kernels, which are used from then on."""
@@ -115,6 +128,7 @@ def compile(
     budget: float | str = 0,
     target: str | None = None,
     numerics: str = "real",
+    precision: str | None = None,
     *,
     note: Note | None = None,
     watch: Watch | None = None,
@@ -129,7 +143,9 @@ def compile(
     backend adds, as settings say by default, and a model for another machine can be stored and not
     called;
     `numerics="exact"` forbids rewrites and algorithms that change rounding, and `"guarded"`
-    allows them, but repeats a call without them where NaN, infinite or huge values would spread.
+    allows them, but repeats a call without them where NaN, infinite or huge values would spread;
+    `precision` says what numbers of single precision may be computed with on a GPU: `"fp32"`,
+    `"fp32x3"`, `"tf32"`, `"fp16"` or `"bf16"`, as settings say by default, else `"fp32"`.
     `note` receives messages, which go to the logger `whet` otherwise, or become a `WhetWarning`
     where the model runs slowly; `watch` is told how the search is going after each of its rounds.
 
@@ -144,8 +160,9 @@ def compile(
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
     kind = NUMERICS[numerics]
     seconds, count, name = parse_budget(budget), thread_count(threads), target_name(target)
-    engine = default_engine(note, name)
-    options = Options(engine, count, kind, note, warn, seconds, watch)
+    found = find_precision(precision_name(precision))
+    engine = default_engine(note, name, found.name)
+    options = Options(engine, count, kind, found, note, warn, seconds, watch)
     if isinstance(model, Graph):
         programs = Programs(None, note, "the graph")
         first = graph_program(model, given, options)
@@ -169,8 +186,9 @@ def compile(
     if seconds and not engine.can_tune:
         note(f"the budget is not used: {why_not_tuned(engine)}")
     return CompiledModel(
-        first, programs, target=name, numerics=numerics, schedules=options.schedules
-    )
+        first, programs, target=name, numerics=numerics, precision=found.name,
+        schedules=options.schedules,
+    )  # fmt: skip
 
 
 def _example(value: Any, name: str) -> Any:

@@ -17,29 +17,34 @@ from whet.core.config import process_config
 from whet.core.cpu import HERE
 from whet.core.errors import UsageError
 from whet.core.memory import require_memory
+from whet.core.precision import STRICT, find_precision
 from whet.core.types import TensorType
 from whet.graph.graph import Graph
 from whet.runtime.executable import Executable
 
 
 class _Process:
-    """The findings of this process, by the name of the target."""
+    """The findings of this process, by the names of the target and of the precision."""
 
     lock = threading.Lock()
-    engines: ClassVar[dict[str, Engine]] = {}
+    engines: ClassVar[dict[str, dict[str, Engine]]] = {}
 
 
-def default_engine(note: Note | None = None, target: str | None = None) -> Engine:
+def default_engine(
+    note: Note | None = None, target: str | None = None, precision: str | None = None
+) -> Engine:
     """The best engine for a target that this installation and this machine allow.
 
-    The target is the one that settings name, else this machine, unless another is asked for.
-    The first call on a machine measures it, unless settings forbid that, and tells `note`.
+    The target is the one that settings name, else this machine, unless another is asked for, and
+    so is the precision, else strict.  The first call on a machine measures it, unless settings
+    forbid that, and tells `note`.
     """
-    name = target_name(target)
+    name, kind = target_name(target), precision_name(precision)
     with _Process.lock:
-        if name not in _Process.engines:
-            _Process.engines[name] = _best_engine(name, note)
-        return _Process.engines[name]
+        known = _Process.engines.setdefault(name, {})
+        if kind not in known:
+            known[kind] = _best_engine(name, kind, note)
+        return known[kind]
 
 
 def target_name(asked: str | None, stored: str = HERE) -> str:
@@ -47,7 +52,13 @@ def target_name(asked: str | None, stored: str = HERE) -> str:
     return asked or process_config().target or stored
 
 
-def _best_engine(name: str, note: Note | None) -> Engine:
+def precision_name(asked: str | None) -> str:
+    """The name of the precision to use: as asked for or as configured; `UsageError` if there is
+    none of that name."""
+    return find_precision(asked or process_config().precision or STRICT).name
+
+
+def _best_engine(name: str, precision: str, note: Note | None) -> Engine:
     config = process_config()
     cache = FileCache(config.cache)
     try:
@@ -57,6 +68,7 @@ def _best_engine(name: str, note: Note | None) -> Engine:
             raise
         return Interpreter(error.message)  # a processor that code generation does not know
     backend = backend_of(target)
+    target = backend.in_precision(target, precision)
     unavailable = backend.unavailable()
     if unavailable is not None:
         return Interpreter(unavailable)

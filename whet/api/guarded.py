@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from whet.api.programs import Note
 from whet.core.types import Array
-from whet.runtime.executable import Executable, OutliersError
+from whet.runtime.executable import Adopt, Executable, OutliersError
 
 MESSAGE = (
     "a call with NaN, infinite or huge values is answered by exact kernels, which are compiled now"
@@ -29,6 +29,10 @@ class Guarded:
     @property
     def engine(self) -> str:
         return self._fast.engine
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return self._fast.adopt
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None

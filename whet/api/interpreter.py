@@ -74,6 +74,7 @@ class _Interpreted:
     graph: Graph
     reason: str
     engine: ClassVar[str] = Interpreter.name
+    adopt: ClassVar[None] = None
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None

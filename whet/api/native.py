@@ -42,8 +42,12 @@ class Native:
     def can_tune(self) -> bool:
         return backend_of(self.target).can_tune
 
+    def _used(self, threads: int) -> int:
+        """The number of threads that code and records are for."""
+        return backend_of(self.target).used_threads(threads)
+
     def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
-        seconds = process_config().rewrite_seconds
+        seconds, threads = process_config().rewrite_seconds, self._used(threads)
         if not seconds:
             return graph
         from whet.joint.kept import cheaper_graph  # loads the compiler: only when needed
@@ -60,6 +64,7 @@ class Native:
     ) -> Executable:
         """The graph with the best kernels known: those that came with it, else those that were
         searched for here, if any."""
+        threads = self._used(threads)
         try:
             with known_records() as records:
                 made = self._build(graph, threads, numerics, stored, records)
@@ -101,6 +106,7 @@ class Native:
         stored: Sequence[StoredSchedule] = (),
         note: Note | None = None,
     ) -> tuple[StoredSchedule, ...]:
+        threads = self._used(threads)
         try:
             with known_records() as records:
                 if records is None or not records.has_records(self.target, threads):
@@ -127,7 +133,7 @@ class Native:
         from whet.joint.tuning import tune_graphs
         from whet.tune.tuner import Budget
 
-        target = tuned_target(self)
+        target, threads = tuned_target(self), self._used(threads)
         if process_config().rewrite_seconds:
             setting = Setting(target, threads, numerics, self.cache)
             optimize_together(graph, setting, seconds, watch)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from whet.core.types import Array, Shape, type_of
 from whet.graph.interpret import interpret
 from whet.graph.summary import summarize
 from whet.runtime.arrays import overlapping
-from whet.runtime.executable import Executable
+from whet.runtime.executable import Adopted, Executable
 from whet.runtime.ports import Misfit
 from whet.runtime.signature import Signature
 
@@ -67,17 +67,37 @@ class Program:
             if spec.name in guards
         )
 
-    def fits_plainly(self, arrays: Sequence[Any]) -> bool:
-        """Whether the executable can be called with these arrays, as they are, but for guarded
-        ones, which it does not take."""
+    def taken_plainly(self, arrays: Sequence[Any]) -> Sequence[Array] | None:
+        """The arrays if the executable can be called with them, as they are or as adopted, but
+        for guarded ones, which it does not take; else None."""
         types = self.plain_types
         if types is None or len(types) != len(arrays):
-            return False
+            return None
         for array, (dtype, shape) in zip(arrays, types):
-            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
-                return False
+            if type(array) is not np.ndarray:
+                return self._adopted_plainly(arrays, types)
+            if array.dtype != dtype or array.shape != shape:
+                return None
         # Equal bytes are equal values; equal values of other bytes take the long way.
-        return all(arrays[n].tobytes() == value for n, value in self.guarded)
+        if all(arrays[n].tobytes() == value for n, value in self.guarded):
+            return arrays
+        return None
+
+    def _adopted_plainly(
+        self, arrays: Sequence[Any], types: Sequence[tuple[Any, Shape]]
+    ) -> Sequence[Array] | None:
+        """The arrays, those on the executable's device adopted; None for what takes longer."""
+        adopt = self.executable.adopt
+        if adopt is None or self.guarded:
+            return None
+        found: list[Any] = []
+        for array, (dtype, shape), spec in zip(arrays, types, self.signature.inputs):
+            if type(array) is not np.ndarray:
+                array = adopt(array, spec.name)
+            if array is None or array.dtype != dtype or array.shape != shape:
+                return None
+            found.append(array)
+        return found
 
     def run_plainly(
         self, arrays: Sequence[Array], out: Sequence[Array] | None
@@ -101,11 +121,24 @@ class Program:
         if types is None or len(types) != len(arrays):
             return False
         for array, (dtype, shape) in zip(arrays, types):
-            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+            if not isinstance(array, (np.ndarray, Adopted)):
                 return False
-            if not array.flags.writeable:
+            if array.dtype != dtype or array.shape != shape:
                 return False
-        return not overlapping(arrays)
+        here = [array for array in arrays if isinstance(array, np.ndarray)]
+        return all(array.flags.writeable for array in here) and not overlapping(here)
+
+    def as_target(self, array: Any) -> Any:
+        """The array as one that results can be written to, if it lies on the executable's device;
+        else as it is."""
+        adopt = self.executable.adopt
+        if adopt is None or isinstance(array, np.ndarray):
+            return array
+        found = adopt(array, "out")
+        if isinstance(found, np.ndarray):  # a copy
+            fail("WH3003", "'out' cannot lie on the device: parts of the model run elsewhere",
+                 kind=UsageError)  # fmt: skip
+        return array if found is None else found
 
     def why_not_writable(self, arrays: Sequence[Any]) -> str:
         """The problem that keeps results from being written to these arrays."""
@@ -115,11 +148,12 @@ class Program:
         if len(specs) != len(arrays):
             return f"'out' has {len(arrays)} arrays and the model {len(specs)} outputs"
         for array, spec in zip(arrays, specs):
-            if not isinstance(array, np.ndarray):
+            if not isinstance(array, (np.ndarray, Adopted)):
                 return f"'out' of '{spec.name}' must be a NumPy array, got {type(array).__name__}"
             if array.dtype != spec.dtype.numpy or array.shape != spec.shape:
-                return f"'out' of '{spec.name}' must be {spec.type_text}, got {type_of(array)}"
-            if not array.flags.writeable:
+                found = type_of(cast(Array, array))
+                return f"'out' of '{spec.name}' must be {spec.type_text}, got {found}"
+            if isinstance(array, np.ndarray) and not array.flags.writeable:
                 return f"'out' of '{spec.name}' is read-only"
         return "arrays in 'out' share memory, so that one result would overwrite another"
 
@@ -140,7 +174,7 @@ class Program:
         try:
             graph = self.graph()
             if summarize(graph).flops <= EXPLAINED_FLOPS:
-                interpret(graph, given, round_halves=False)
+                interpret(graph, [np.asarray(a) for a in given], round_halves=False)
         except OperatorError as better:
             return better
         except (WhetError, MemoryError):
@@ -212,6 +246,10 @@ class Programs:
             if misfit is not None:
                 self.note(f"{misfit.reason}: compiling {self.what} again")
 
+        # A model is read for values in this process's memory.
+        adopt = self.made[0].executable.adopt if self.made else None
+        if adopt is not None:
+            values = [v if (at := adopt(v, self.what)) is None else np.asarray(at) for v in values]
         try:
             return self.make(values, announce)
         except WhetError as error:

@@ -17,6 +17,7 @@ from whet.api.programs import Note, Program, Programs
 from whet.api.specs import output_specs, spec_of
 from whet.build.backend import require_here, target_names
 from whet.core.errors import ArtifactError, UnsupportedError, WhetError, check, fail
+from whet.core.precision import PRECISIONS
 from whet.graph.graph import Graph
 from whet.graph.text import parse_graph, stored_arrays
 from whet.ops.base import NUMERICS, Numeric
@@ -41,13 +42,14 @@ def load(
     path, count = as_path(path, "load"), thread_count(threads)
     artifact = read_artifact(path)
     require(artifact.numerics in NUMERICS, "the artifact's numerics are of another version")
+    require(artifact.precision in PRECISIONS, "the artifact's precision is of another version")
     graph = _checked_graph(artifact)
     warn, note = note or python_warning, note or logging.getLogger("whet").warning
     name = target_name(target, artifact.target)
     check(name != artifact.target or name in target_names(), "WH3002",
           f"the artifact was made for the target '{name[:40]}', which this version of whet does "
           "not know", hint="give another target, such as cpu", kind=ArtifactError)  # fmt: skip
-    engine = default_engine(note, name)
+    engine = default_engine(note, name, artifact.precision)
     if engine.reason:
         warn(f"{engine.reason}: the model runs in the interpreter, slowly")
     if engine.target is not None:
@@ -87,6 +89,7 @@ def load(
         programs,
         target=name,
         numerics=artifact.numerics,
+        precision=artifact.precision,
         schedules=schedules,
     )
     if released and is_large(graph):

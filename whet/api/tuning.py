@@ -13,6 +13,7 @@ from whet.api.engine import tuned_target
 from whet.api.engines import default_engine
 from whet.api.programs import Note
 from whet.api.storage import load
+from whet.build.backend import backend_of
 from whet.core.errors import UsageError, check
 from whet.joint.tuning import tune_graphs
 from whet.ops.base import Numeric
@@ -31,6 +32,7 @@ def tune_model(
     trials: int | None = None,
     target: str | None = None,
     numerics: str = "real",
+    precision: str | None = None,
     policy: str = "default",
     cost_model: str | None = None,
     note: Note | None = None,
@@ -38,12 +40,12 @@ def tune_model(
 ) -> list[Report]:
     """Searches for faster kernels of a model; every later `compile` uses what was found.
 
-    `model`, `inputs`, `threads`, `target` and `numerics` are those of `compile`, and `model` may
-    also be the path of an artifact, which has its own target and numerics.  The search ends after
-    `budget` or so many `trials`, whichever comes first; what it finds is kept at once, so it may
-    be stopped at any time.  `policy` names how candidates are chosen, and `cost_model` the learner
-    of a policy that learns.  `watch` is told how it is going after each round.  The result says of
-    every task what was gained.
+    `model`, `inputs`, `threads`, `target`, `numerics` and `precision` are those of `compile`, and
+    `model` may also be the path of an artifact, which has its own.  The search ends after `budget`
+    or so many `trials`, whichever comes first; what it finds is kept at once, so it may be stopped
+    at any time.  `policy` names how candidates are chosen, and `cost_model` the learner of a policy
+    that learns.  `watch` is told how it is going after each round.  The result says of every task
+    what was gained.
     """
     check(trials is None or (type(trials) is int and trials > 0), "WH1002",
           f"'trials' must be a positive number, got {trials!r}", kind=UsageError)  # fmt: skip
@@ -52,8 +54,10 @@ def tune_model(
     if isinstance(model, (str, os.PathLike)) and is_artifact(model):
         compiled = load(model, threads, target, note=note)
     else:
-        compiled = compile(model, inputs, threads, target=target, numerics=numerics, note=note)
-    found = tuned_target(default_engine(note, compiled.target))
+        compiled = compile(model, inputs, threads, target=target, numerics=numerics,
+                           precision=precision, note=note)  # fmt: skip
+    found = tuned_target(default_engine(note, compiled.target, compiled.precision))
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
-    return tune_graphs([compiled.graph], found, count, limit, numerics=kind, watch=watch,
+    used = backend_of(found).used_threads(count)
+    return tune_graphs([compiled.graph], found, used, limit, numerics=kind, watch=watch,
                        policy=chosen)  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from whet.core.errors import UsageError, check, fail
+from whet.core.precision import PRECISIONS
 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="ONNX model.")]
 ModelOrArtifact = Annotated[
@@ -47,6 +48,14 @@ NumericsOption = Annotated[
         metavar="real|guarded|exact",
         help="real: rewrites may change rounding; exact: they may not; guarded: not in calls with "
         "NaN, infinite or huge values. By default real, or what an artifact was compiled with.",
+    ),
+]
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(PRECISIONS),
+        help="What numbers of single precision may be computed with on a GPU. By default fp32, or "
+        "what an artifact was compiled with.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of random inputs.")]

@@ -18,6 +18,7 @@ from whet.cli.arguments import (
     JsonOption,
     ModelOrArtifact,
     NumericsOption,
+    PrecisionOption,
     QuietOption,
     SeedOption,
     TargetOption,
@@ -58,6 +59,7 @@ def bench_command(
     budget: BudgetOption = "0",
     numerics: NumericsOption = None,
     target: TargetOption = None,
+    precision: PrecisionOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -78,7 +80,10 @@ def bench_command(
           hint=f"whet tune {model}", kind=UsageError)  # fmt: skip
     given = parse_inputs(input)
     # Compiled here as the worker does it, whose messages nobody sees.
-    compiled = open_model(model, given, reporter, threads=count, numerics=numerics, target=target)
+    compiled = open_model(
+        model, given, reporter, threads=count, numerics=numerics, target=target,
+        precision=precision,
+    )  # fmt: skip
     values = sample_values(compiled.signature, given_values(given), seed)
     inputs = tensor_inputs(compiled, values)
     with contextlib.ExitStack() as stack:
@@ -87,7 +92,7 @@ def bench_command(
             with reporter.working(f"loading {name}"):
                 worker.load(
                     str(Path(model).absolute()), inputs, budget=time_budget,
-                    numerics=numerics or "real", target=target,
+                    numerics=numerics or "real", target=target, precision=precision,
                 )  # fmt: skip
         outputs = {name: worker.run() for name, worker in workers.items()}
         with reporter.steps("timing", ROUNDS * len(names)) as step:

@@ -15,6 +15,7 @@ from whet.cli.arguments import (
     JsonOption,
     ModelOrArtifact,
     NumericsOption,
+    PrecisionOption,
     QuietOption,
     SeedOption,
     TargetOption,
@@ -27,6 +28,7 @@ from whet.cli.models import engine_text, open_model
 from whet.cli.peers.process import Worker
 from whet.cli.run import flat_arrays
 from whet.core.errors import MismatchError, UsageError, check, fail
+from whet.core.precision import PRECISIONS
 from whet.core.types import Array
 from whet.runtime.artifact import is_artifact
 
@@ -43,8 +45,13 @@ def check_command(
         ),
     ] = REFERENCE,
     max_error: Annotated[
-        float, typer.Option(help="Largest error allowed, relative to the range of an output.")
-    ] = 1e-4,
+        float | None,
+        typer.Option(
+            help="Largest error allowed, relative to the range of an output; by default "
+            + ", ".join(f"{p.tolerance:g} for {p.name}" for p in PRECISIONS.values())
+            + "."
+        ),
+    ] = None,
     rtol: Annotated[
         float | None, typer.Option(help="Error allowed relative to each value.")
     ] = None,
@@ -53,6 +60,7 @@ def check_command(
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
     target: TargetOption = None,
+    precision: PrecisionOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -68,10 +76,13 @@ def check_command(
           "other runtimes cannot read an artifact",
           hint=f"--against {REFERENCE}, or give the ONNX model", kind=UsageError)  # fmt: skip
     reporter = Reporter(quiet=quiet, as_json=json)
-    inputs, tolerance = parse_inputs(input), Tolerance(max_error, rtol, atol)
+    inputs = parse_inputs(input)
     compiled = open_model(
-        model, inputs, reporter, threads=threads, numerics=numerics, target=target
-    )
+        model, inputs, reporter, threads=threads, numerics=numerics, target=target,
+        precision=precision,
+    )  # fmt: skip
+    usual = PRECISIONS[compiled.precision].tolerance
+    tolerance = Tolerance(usual if max_error is None else max_error, rtol, atol)
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         results = compiled.results(*values)

@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "whet.cli.explain:explain_command",
     "superopt": "whet.cli.superopt:superopt_command",
     "target": "whet.cli.target:target_command",
+    "doctor": "whet.cli.doctor:doctor_command",
     "tune": "whet.cli.tune:tune_command",
     "cache": "whet.cli.cache:cache_app",
     "rules": "whet.cli.rules:rules_app",

@@ -15,6 +15,7 @@ from whet.cli.arguments import (
     JsonOption,
     ModelArgument,
     NumericsOption,
+    PrecisionOption,
     QuietOption,
     TargetOption,
     ThreadsOption,
@@ -35,6 +36,7 @@ def compile_command(
     budget: BudgetOption = "0",
     numerics: NumericsOption = None,
     target: TargetOption = None,
+    precision: PrecisionOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -54,6 +56,7 @@ def compile_command(
             budget,
             target,
             numerics=numerics or "real",
+            precision=precision,
             note=reporter.note,
             watch=watch,
         )
@@ -66,6 +69,7 @@ def compile_command(
         "bytes": size,
         "engine": compiled.engine,
         "target": compiled.target,
+        "precision": compiled.precision,
         "nodes": nodes,
         "inputs": [str(s) for s in compiled.inputs],
         "outputs": [str(s) for s in compiled.outputs],

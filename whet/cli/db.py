@@ -147,7 +147,7 @@ def explain_command(
 
     reporter = Reporter(quiet=quiet, as_json=json)
     compiled = open_model(model, parse_inputs(input), reporter, threads=threads, numerics=numerics)
-    target = default_engine(reporter.note, compiled.target).target
+    target = default_engine(reporter.note, compiled.target, compiled.precision).target
     if target is None:
         fail("WH3007", "only native code has schedules", kind=UsageError)
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"

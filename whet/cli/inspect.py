@@ -16,6 +16,7 @@ from whet.cli.arguments import (
     JsonOption,
     ModelOrArtifact,
     NumericsOption,
+    PrecisionOption,
     QuietOption,
     TargetOption,
     ThreadsOption,
@@ -53,6 +54,7 @@ def inspect_command(
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
     target: TargetOption = None,
+    precision: PrecisionOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -60,7 +62,7 @@ def inspect_command(
     reporter = Reporter(quiet=quiet, as_json=json)
     compiled = open_model(
         model, parse_inputs(input), reporter, threads=threads, numerics=numerics, target=target,
-        to_run=False,
+        precision=precision, to_run=False,
     )  # fmt: skip
     if kernel is not None:
         show_kernel(compiled, kernel, threads, reporter)
@@ -119,8 +121,9 @@ def _kernels(
     from whet.tune.schedule import Schedules
 
     numerics: Numeric = "exact" if compiled.numerics == "exact" else "real"
-    target = find_target(compiled.target, FileCache(process_config().cache))
-    graph, count = compiled.graph, thread_count(threads)
+    named = find_target(compiled.target, FileCache(process_config().cache))
+    target = backend_of(named).in_precision(named, compiled.precision)
+    graph, count = compiled.graph, backend_of(target).used_threads(thread_count(threads))
     known = Schedules(target, count, numerics, records, compiled.schedules(graph))
     weights = graph.constant_bytes
     own = backend_of(target).price(target, count, numerics, no_evidence, weights)

@@ -20,14 +20,12 @@ import typer
 
 import whet
 from whet.cli.commands import LazyCommands
+from whet.cli.extras import EXTRAS
 from whet.cli.interrupts import insistent_interrupts
 from whet.core.errors import InternalError, UsageError, WhetError
 
 INTERNAL_ERROR, INTERRUPTED = InternalError.exit_code, 130
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-EXTRAS = {"z3": "rules", "numba": "rules", "ray": "ray"}
-"""Packages that only some commands need, and the extra that brings them."""
 
 app = typer.Typer(
     name="whet",

@@ -13,6 +13,7 @@ from whet.build.backend import require_here
 from whet.cli.console import Reporter
 from whet.core.cpu import HERE
 from whet.core.errors import UsageError, check
+from whet.core.precision import STRICT
 from whet.runtime.artifact import is_artifact
 
 COMPILE_AGAIN = "an artifact is made for one set of shapes and options: compile the model again"
@@ -26,6 +27,7 @@ def open_model(
     threads: int | None = None,
     numerics: str | None = None,
     target: str | None = None,
+    precision: str | None = None,
     to_run: bool = True,
 ) -> CompiledModel:
     """The model compiled, or the artifact loaded, with messages to the reporter.
@@ -36,10 +38,10 @@ def open_model(
     with reporter.working(f"compiling {model}"):
         if not is_artifact(model):
             if to_run:
-                require_runnable(target, reporter)
+                require_runnable(target, reporter, precision)
             return whet.compile(
                 model, inputs, threads, target=target, numerics=numerics or "real",
-                note=reporter.note,
+                precision=precision, note=reporter.note,
             )  # fmt: skip
         loaded = whet.load(model, threads, target, note=reporter.note)
     for name, value in inputs.items():
@@ -47,20 +49,25 @@ def open_model(
     check(numerics in (None, loaded.numerics), "WH3007",
           f"'{model}' was compiled with --numerics {loaded.numerics}", hint=COMPILE_AGAIN,
           kind=UsageError)  # fmt: skip
+    check(precision in (None, loaded.precision), "WH3007",
+          f"'{model}' was compiled with --precision {loaded.precision}", hint=COMPILE_AGAIN,
+          kind=UsageError)  # fmt: skip
     return loaded
 
 
-def require_runnable(target: str | None, reporter: Reporter) -> None:
+def require_runnable(target: str | None, reporter: Reporter, precision: str | None = None) -> None:
     """`WH1305` if code for the target does not run here, before time is spent on it."""
-    engine = default_engine(reporter.note, target)
+    engine = default_engine(reporter.note, target, precision)
     if engine.target is not None:
         require_here(engine.target)
 
 
 def engine_text(compiled: CompiledModel) -> str:
-    """The engine, and the target if it is not this machine as it is."""
+    """The engine, the target if it is not this machine as it is, and a precision that is not
+    strict."""
     other = compiled.target != HERE and compiled.engine != Interpreter.name
-    return f"{compiled.engine} for {compiled.target}" if other else compiled.engine
+    text = f"{compiled.engine} for {compiled.target}" if other else compiled.engine
+    return text if compiled.precision == STRICT else f"{text}, {compiled.precision}"
 
 
 def _check_input(loaded: CompiledModel, name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from whet.cli.arguments import (
     InputOption,
     JsonOption,
     ModelOrArtifact,
+    PrecisionOption,
     QuietOption,
     SeedOption,
     TargetOption,
@@ -38,6 +39,7 @@ def run_command(
     ] = None,
     threads: ThreadsOption = None,
     target: TargetOption = None,
+    precision: PrecisionOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -48,7 +50,9 @@ def run_command(
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     inputs = parse_inputs(input)
-    compiled = open_model(model, inputs, reporter, threads=threads, target=target)
+    compiled = open_model(
+        model, inputs, reporter, threads=threads, target=target, precision=precision
+    )
     values = sample_values(compiled.signature, given_values(inputs), seed)
     with reporter.working(f"running {model}"):
         start = time.perf_counter()
@@ -61,6 +65,7 @@ def run_command(
     document = {
         "engine": compiled.engine,
         "target": compiled.target,
+        "precision": compiled.precision,
         "seconds": seconds,
         "outputs": rows,
     }

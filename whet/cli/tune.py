@@ -17,10 +17,12 @@ from whet.api.arguments import thread_count
 from whet.api.budget import parse_budget
 from whet.api.engine import tuned_target
 from whet.api.engines import default_engine
+from whet.build.backend import backend_of
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
     NumericsOption,
+    PrecisionOption,
     QuietOption,
     TargetOption,
     ThreadsOption,
@@ -87,6 +89,7 @@ def tune_command(
     threads: ThreadsOption = None,
     numerics: NumericsOption = None,
     target: TargetOption = None,
+    precision: PrecisionOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -105,14 +108,18 @@ def tune_command(
     kept = kept_trials()  # fails now, and not after an hour, if nothing can be kept
     inputs = parse_inputs(input)
     opened = [
-        open_model(m, inputs, reporter, threads=threads, numerics=numerics, target=target)
+        open_model(m, inputs, reporter, threads=threads, numerics=numerics, target=target,
+                   precision=precision)
         for m in models
-    ]
+    ]  # fmt: skip
     exact = any(m.numerics == "exact" for m in opened)  # artifacts have their own
     names = {m.target for m in opened}
     check(len(names) == 1, "WH3007", f"the models are for several targets: {', '.join(names)}",
           hint="name one with --target", kind=UsageError)  # fmt: skip
-    found = tuned_target(default_engine(reporter.note, names.pop()))
+    ways = {m.precision for m in opened}
+    check(len(ways) == 1, "WH3007", f"the models have several precisions: {', '.join(ways)}",
+          hint="tune them one after the other", kind=UsageError)  # fmt: skip
+    found = tuned_target(default_engine(reporter.note, names.pop(), ways.pop()))
     latest: list[Report] = []
     interrupted = True
 
@@ -125,7 +132,8 @@ def tune_command(
         # A search that is stopped is a shorter search: what it found is in the database.
         with contextlib.suppress(KeyboardInterrupt):
             latest[:] = tune_graphs(
-                [m.graph for m in opened], found, thread_count(threads),
+                [m.graph for m in opened], found,
+                backend_of(found).used_threads(thread_count(threads)),
                 Budget(seconds, trials), numerics="exact" if exact else "real", objective=aim,
                 watch=watch, policy=chosen,
             )  # fmt: skip

@@ -23,6 +23,7 @@ from typing import Any
 
 from whet.core.dtypes import parse_dtype
 from whet.core.errors import ArtifactError, UsageError, WhetError, check
+from whet.core.precision import STRICT
 from whet.core.types import MAX_ELEMENTS, Array
 from whet.runtime import safetensors
 from whet.runtime.archive import Chunk, Member, checksum, read_archive, size_of, write_archive
@@ -54,6 +55,7 @@ class Artifact:
     whet_version: str
     schedules: tuple[StoredSchedule, ...] = ()
     """What was searched for; nothing where the analytic model decides."""
+    precision: str = STRICT
 
 
 def write_artifact(path: str | os.PathLike[str], artifact: Artifact) -> None:
@@ -76,6 +78,8 @@ def write_artifact(path: str | os.PathLike[str], artifact: Artifact) -> None:
         "members": {name: _describe(chunks) for name, chunks in members},
         **_encode_signature(artifact.signature),
     }
+    if artifact.precision != STRICT:
+        manifest["precision"] = artifact.precision
     if artifact.schedules:
         manifest["schedules"] = encode_schedules(artifact.schedules)
     header = json.dumps(manifest, indent=1, sort_keys=True).encode()
@@ -117,6 +121,7 @@ def read_artifact(path: str | os.PathLike[str]) -> Artifact:
         _text(manifest, "numerics"),
         _text(manifest, "whet"),
         decode_schedules(manifest.get("schedules", [])),
+        _text(manifest, "precision") if "precision" in manifest else STRICT,
     )
 
 

@@ -1,4 +1,4 @@
-"""Tensors of element types that NumPy's own reader of DLPack does not know: bfloat16.
+"""DLPack's tensors, and those of an element type that NumPy's own reader does not know: bfloat16.
 
 The layout of the structures is that of DLPack's header, which its versions do not change.
 """
@@ -15,33 +15,39 @@ from whet.core.dtypes import bf16
 from whet.core.types import Array
 
 _BFLOAT, _BITS = 4, 16
-_UNREAD = b"dltensor"
+UNREAD = b"dltensor"
 """The name of a capsule that nobody has taken the tensor out of."""
 
 
-class _Device(ctypes.Structure):
+class DlDevice(ctypes.Structure):
+    """The place of memory: a kind of device, and which of them."""
+
     _fields_ = (("kind", ctypes.c_int32), ("number", ctypes.c_int32))
 
 
-class _Type(ctypes.Structure):
+class DlType(ctypes.Structure):
+    """An element type: a kind of number, its bits, and how many there are side by side."""
+
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
-class _Tensor(ctypes.Structure):
+class DlTensor(ctypes.Structure):
+    """An array; without strides it is row-major."""
+
     _fields_ = (
         ("data", ctypes.c_void_p),
-        ("device", _Device),
+        ("device", DlDevice),
         ("rank", ctypes.c_int32),
-        ("dtype", _Type),
+        ("dtype", DlType),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
 
 
-_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.restype = ctypes.c_void_p
-_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_of.restype = ctypes.c_void_p
+pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Lent:
@@ -54,7 +60,7 @@ class _Lent:
 def bfloat16_from_dlpack(value: Any) -> Array | None:
     """The tensor as an array on the same memory; None if it is not of bfloat16."""
     capsule = value.__dlpack__()
-    tensor = _Tensor.from_address(_pointer_of(capsule, _UNREAD))
+    tensor = DlTensor.from_address(pointer_of(capsule, UNREAD))
     if (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes) != (_BFLOAT, _BITS, 1):
         return None
     shape = tuple(tensor.shape[n] for n in range(tensor.rank))

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from whet.core.types import Array
+from whet.core.types import Array, Shape
+
+
+class Adopted:
+    """An array on a device, as what computes there takes and gives it.
+
+    NumPy makes a copy of it (`__array__`).
+    """
+
+    __slots__ = ()
+
+    dtype: np.dtype[Any]
+    shape: Shape
+
+
+Adopt = Callable[[Any, str], Adopted | Array | None]
+"""Makes a value that lies on a device an array that calls take, given the name of the input; None
+for a value that lies elsewhere."""
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """Something that computes on a device, where arrays may lie already."""
+
+    def adopt(self, value: Any, name: str) -> Adopted | None:
+        """The value as an array that a call takes where it lies; None if it is not there."""
 
 
 class Executable(Protocol):
@@ -21,6 +46,10 @@ class Executable(Protocol):
     @property
     def engine(self) -> str:
         """The engine that runs it: `native` or `interpreter`."""
+
+    @property
+    def adopt(self) -> Adopt | None:
+        """Takes arrays of other libraries on its device as they are; None if it has no device."""
 
     def __call__(
         self, inputs: Sequence[Array], out: Sequence[Array] | None = None

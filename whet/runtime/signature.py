@@ -12,6 +12,7 @@ from whet.core.dtypes import DType, dtype_of
 from whet.core.errors import UsageError, fail
 from whet.core.types import Array
 from whet.runtime.arrays import as_numpy
+from whet.runtime.executable import Adopt
 from whet.runtime.ports import Misfit, Port, pack, unpack
 
 
@@ -75,12 +76,16 @@ class Signature:
         inputs = ", ".join(map(str, self.inputs)) or "no inputs"
         fail("WH3003", problem, hint=f"it takes {inputs}", kind=UsageError)
 
-    def flatten(self, values: Sequence[Any]) -> tuple[Array, ...] | Misfit:
-        """The arrays of all inputs, or why the values do not fit."""
+    def flatten(
+        self, values: Sequence[Any], adopt: Adopt | None = None
+    ) -> tuple[Array, ...] | Misfit:
+        """The arrays of all inputs, or why the values do not fit; `adopt` takes those that lie on
+        a device."""
         found: dict[int, Array] = {}
 
         def place(position: int, name: str, value: Any) -> None:
-            found[position] = as_numpy(value, name)
+            array: Any = None if adopt is None else adopt(value, name)
+            found[position] = as_numpy(value, name) if array is None else array
 
         for port, value in zip(self.arguments, values, strict=True):
             misfit = unpack(port, value, place)

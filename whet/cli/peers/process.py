@@ -48,11 +48,11 @@ class Worker(Closing):
 
     def load(
         self, model: str, inputs: Mapping[str, Array], *, budget: float = 0.0,
-        numerics: str = "real", target: str | None = None,
+        numerics: str = "real", target: str | None = None, precision: str | None = None,
     ) -> None:  # fmt: skip
         """Loads the model with an array for every input, in the order of the model."""
         job = {"model": model, "threads": self.threads, "budget": budget, "numerics": numerics,
-               "target": target}  # fmt: skip
+               "target": target, "precision": precision}  # fmt: skip
         self._ask({"do": "load", "names": list(inputs), "job": job}, list(inputs.values()))
 
     def run(self) -> list[Array]:

@@ -30,6 +30,7 @@ class Job:
     numerics: str = "real"
     target: str | None = None
     """The processor to build for; other runtimes choose by themselves."""
+    precision: str | None = None
 
 
 def load_whet(job: Job) -> Run:
@@ -40,7 +41,7 @@ def load_whet(job: Job) -> Run:
         f = whet.load(job.model, threads=job.threads, target=job.target)
     else:
         f = whet.compile(job.model, dict(job.inputs), job.threads, job.budget,
-                         job.target, job.numerics,
+                         job.target, job.numerics, job.precision,
                          note=lambda message: None)  # fmt: skip
     return lambda arrays: _as_tuple(f(*arrays))
 
