@@ -9,7 +9,7 @@ from tests.build.comparing import plan_of
 from tests.targets import HOST
 from whet.build.native import build
 from whet.core.dtypes import f32
-from whet.core.types import Shape, TensorType
+from whet.core.types import Array, Shape, TensorType
 from whet.graph.graph import Graph, apply, make_constant, make_input
 from whet.graph.interpret import interpret
 from whet.graph.passes import expand_composites
@@ -21,7 +21,7 @@ from whet.ops.base import Op
 from whet.schedule.families.contraction.match import find_contraction
 from whet.schedule.program.flat import flatten_stage
 from whet.tasks.guards import conjuncts, is_bounds_check
-from whet.tasks.phases import MAX_PHASES, split_phases
+from whet.tasks.phases import MAX_PHASES, Phase, join_phases, split_phases
 
 
 def transposed(op: Op, x: Shape, w: Shape) -> Compute:
@@ -113,6 +113,66 @@ def test_too_many_phases_are_not_made() -> None:
     stride = MAX_PHASES + 1
     stage = transposed(conv_transpose((stride,), (0, 0), (1,), (0,)), (1, 2, 3), (2, 2, 4))
     assert len(split_phases(stage)) == 1
+
+
+def test_phases_of_equally_many_terms_are_one_sum() -> None:
+    stage = transposed(conv_transpose((2,), (1, 1), (1,), (0,)), (1, 3, 4), (3, 5, 4))
+    joined = join_phases(stage)
+    assert joined is not None
+    assert (joined.starts, joined.steps, joined.along) == ((0, 0, 0), (1, 1, 1, 2), (2, 0, 1, 2))
+    assert joined.stage.shape == (2, 1, 5, 4)
+    assert str(joined.stage.body) == (
+        "sum(select(0 <= k0 + l + r2 - 1 and k0 + l + r2 - 1 < 4, x[0, c, k0 + l + r2 - 1], 0.0) "
+        "* w[c, j, 3 - k0 * 2 - r2] for c in 3, k0 in 2)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("why", "strides", "pads", "dilations", "kernel"),
+    [
+        ("one phase", (1,), (1, 1), (1,), 3),
+        ("two terms beside one", (2,), (1, 1), (1,), 3),
+        ("no terms beside one", (4,), (0, 0), (2,), 3),
+        ("an odd number of results", (2,), (0, 1), (1,), 4),
+        ("first terms 1, 2, 0", (3,), (1, 2), (1,), 6),
+    ],
+)
+def test_other_phases_stay_apart(
+    why: str, strides: Shape, pads: Shape, dilations: Shape, kernel: int
+) -> None:
+    stage = transposed(conv_transpose(strides, pads, dilations, (0,)), (1, 3, 4), (3, 5, kernel))
+    assert join_phases(stage) is None, why
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_joined_phases_compute_the_whole(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    strides = tuple(int(n) for n in rng.integers(1, 3, 2))
+    kernel = tuple(s * int(n) for s, n in zip(strides, rng.integers(1, 3, 2)))
+    # As long as the results are a multiple of the stride, whatever is cut off.
+    cut = [
+        (n, (k - s) % s + (s - n) % s) for n, k, s in zip(rng.integers(0, 3, 2), kernel, strides)
+    ]
+    pads = (*(int(low) for low, _ in cut), *(int(high) for _, high in cut))
+    groups = int(rng.integers(1, 3))
+    op = conv_transpose(strides, pads, (1, 1), (0, 0), groups)
+    stage = transposed(op, (1, 2 * groups, 5, 4), (2 * groups, 3, *kernel))
+    joined = join_phases(stage)
+    assert (joined is None) == (strides == (1, 1))
+    if joined is None:
+        return
+    inputs = {e.tensor for e in subexpressions(stage.body) if isinstance(e, Read)}
+    arrays = {t: rng.standard_normal(t.shape).astype(np.float32) for t in inputs}
+    (expected,), (made,) = evaluate([stage], arrays), evaluate([joined.stage], arrays)
+    result = np.full_like(expected, np.nan)
+    _elements(result, joined, made.shape)[...] = made
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def _elements(whole: Array, phase: Phase, shape: Shape) -> Array:
+    """The elements that a phase computes."""
+    strides = [whole.strides[axis] * step for axis, step in zip(phase.along, phase.steps)]
+    return np.lib.stride_tricks.as_strided(whole, shape, strides)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from whet.tasks.expressions import (
     keep_reductions_and_costly,
     nothing,
 )
-from whet.tasks.phases import split_phases
+from whet.tasks.phases import Phase, join_phases, split_phases
 from whet.tasks.rowshape import common_rows
 from whet.tasks.wiring import Wiring
 
@@ -26,32 +26,49 @@ KNOWN = 4096
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One kernel's part of a group: all of it, or one phase of its only stage."""
+    """One kernel's part of a group: all of it, or one phase of its only stage, or all phases."""
 
     outputs: tuple[Compute, ...]
     sources: tuple[tuple[Tensor, int], ...]
     """What it reads, and which source of the group that is."""
     starts: Shape = ()
     steps: Shape = ()
-    """Of a phase: it computes the elements at starts + i * steps."""
+    along: Shape = ()
+    """Of a phase: the elements that it computes, see `whet.tasks.phases.Phase`."""
 
 
 @lru_cache(maxsize=KNOWN)
 def group_parts(wiring: Wiring) -> tuple[Part, ...]:
     """The parts of a group, in the order in which they run."""
+    made, read = _canonical_stages(wiring)
+    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
+        return (Part(tuple(made), tuple(read.items())),)
+    return tuple(_part(phase, read) for phase in split_phases(made[0]))
+
+
+@lru_cache(maxsize=KNOWN)
+def joined_part(wiring: Wiring) -> Part | None:
+    """All phases of a group's only stage as one part, where that is one sum."""
+    made, read = _canonical_stages(wiring)
+    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
+        return None
+    phase = join_phases(made[0])
+    return None if phase is None else _part(phase, read)
+
+
+def _part(phase: Phase, read: Mapping[Tensor, int]) -> Part:
+    own, used = canonical([phase.stage], read)
+    return Part(tuple(own), tuple(used.items()), phase.starts, phase.steps, phase.along)
+
+
+def _canonical_stages(wiring: Wiring) -> tuple[list[Compute], dict[Tensor, int]]:
+    """The stages of a group, and which source of it each tensor is that they read."""
     tensors, sources = group_tensors(wiring)
     inlined = inline_stages(tensors, nothing)
     shared = _shared_reductions(tensors)
     if len(tensors) > 1 or shared or _reductions(inlined) > 1 or _nested(inlined):
         inlined = inline_stages(tensors, keep_reductions_and_costly(tensors))
-    made, read = canonical(inlined, sources)
-    if sum(isinstance(t, Compute) for t in stages(made)) > 1:
-        return (Part(tuple(made), tuple(read.items())),)
-    parts = []
-    for phase in split_phases(made[0]):
-        own, used = canonical([phase.stage], read)
-        parts.append(Part(tuple(own), tuple(used.items()), phase.starts, phase.steps))
-    return tuple(parts)
+    return canonical(inlined, sources)
 
 
 @lru_cache(maxsize=KNOWN)

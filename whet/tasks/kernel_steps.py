@@ -11,7 +11,7 @@ from whet.graph.graph import Constant, Node, Value
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Placeholder, Tensor, compute
 from whet.tasks.dag import Dag
-from whet.tasks.group_stages import KNOWN, group_parts
+from whet.tasks.group_stages import KNOWN, Part, group_parts, joined_part
 from whet.tasks.groups import Group
 from whet.tasks.loops import bound_program
 from whet.tasks.places import Place, Placement, Storage
@@ -28,13 +28,30 @@ def group_steps(graph: Dag, group: Group, placement: Placement) -> list[AnyStep]
         return [_loop_step(group.nodes[0], placement, name)]
     outputs = group.outputs(graph)
     wiring, values = wiring_of(group.nodes, outputs)
+    return [
+        _part_step(part, values, outputs, placement, name, nodes) for part in group_parts(wiring)
+    ]
+
+
+def joined_step(graph: Dag, group: Group, placement: Placement) -> Step | None:
+    """One step for all phases of a group's only stage; None where they do not go together."""
+    outputs = group.outputs(graph)
+    wiring, values = wiring_of(group.nodes, outputs)
+    part = joined_part(wiring)
+    if part is None:
+        return None
+    name = graph.names.get(group.nodes[0], group.nodes[0].op.name)
+    return _part_step(part, values, outputs, placement, name, tuple(group.nodes))
+
+
+def _part_step(
+    part: Part, values: Sequence[Value], outputs: Sequence[Value], placement: Placement,
+    name: str, nodes: tuple[Node, ...],
+) -> Step:  # fmt: skip
     places = [placement.places[v] for v in outputs]
-    steps: list[AnyStep] = []
-    for part in group_parts(wiring):
-        targets = [places[0].every(part.starts, part.steps)] if part.steps else places
-        read = {t: values[n] for t, n in part.sources}
-        steps.append(Step(*make_task(part.outputs, read, targets, placement), name, nodes))
-    return steps
+    targets = [places[0].every(part.starts, part.steps, part.along)] if part.steps else places
+    read: dict[Tensor, Value] = {t: values[n] for t, n in part.sources}
+    return Step(*make_task(part.outputs, read, targets, placement), name, nodes)
 
 
 def _loop_step(node: Node, placement: Placement, name: str) -> LoopStep:

@@ -11,7 +11,12 @@ distances; quotients become linear; and what is left of the condition protects o
     y[2 * q]     = sum(select(0 <= q + k - 1, x[q + k - 1], 0.0) * w[3 - k * 2] for k in 2)
     y[2 * q + 1] = sum(select(q + k < 4, x[q + k], 0.0) * w[2 - k * 2] for k in 2)
 
-Each phase is a contraction like any other, with its output at every second place in memory.
+Each phase is a contraction like any other, with its output at every second place in memory.  Where
+all have equally many terms, r can stay a variable, and they are one contraction with an axis more:
+
+    y[2 * q + r] = sum(select(0 <= q + r + k - 1 and q + r + k - 1 < 4, x[q + r + k - 1], 0.0)
+                       * w[3 - r - k * 2] for k in 2)
+
 Moving the condition to one factor multiplies zero by the other, as zero padding does everywhere
 else; results would differ where that other factor is infinite or not a number, so such constants
 leave a sum as it is.
@@ -24,9 +29,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from operator import mul
 
 from whet.core.types import Shape
-from whet.ir.affine import Affine, affine, rebuild, substitute
+from whet.ir.affine import Affine, affine, free_symbols, rebuild, substitute
 from whet.ir.bounds import FALSE, TRUE, bounds
 from whet.ir.expr import (
     Axis,
@@ -52,21 +58,50 @@ MAX_PHASES = 64
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """A part of a stage: its element (i, ...) is the stage's at (starts[0] + i * steps[0], ...)."""
+    """A part of a stage, or all phases as one: a step on its axis n is `steps[n]` steps on the
+    stage's axis `along[n]`, beginning at `starts`."""
 
     stage: Compute
     starts: Shape
     steps: Shape
+    along: Shape
 
 
 def split_phases(stage: Compute) -> tuple[Phase, ...]:
     """The parts that together compute the stage; the stage itself if it has no guarded sums."""
     sums = _guarded_sums(stage.body)
     if not sums:
-        return (Phase(stage, (0,) * len(stage.axes), (1,) * len(stage.axes)),)
+        rank = len(stage.axes)
+        return (Phase(stage, (0,) * rank, (1,) * rank, tuple(range(rank))),)
     steps = _periods(stage, sums)
     starts = product(*(range(min(p, axis.extent)) for p, axis in zip(steps, stage.axes)))
     return tuple(_phase(stage, start, steps) for start in starts)
+
+
+def join_phases(stage: Compute) -> Phase | None:
+    """All phases as one stage whose first axes are the remainders; None where there is one phase
+    only, or their sums have not equally many terms."""
+    sums = _guarded_sums(stage.body)
+    steps = _periods(stage, sums)
+    split = [n for n, step in enumerate(steps) if step > 1]
+    if not split or any(axis.extent % step for axis, step in zip(stage.axes, steps)):
+        return None
+    remainders = [Axis(f"r{n}", steps[n]) for n in split]
+    wholes = [Axis(axis.name, axis.extent // step) for axis, step in zip(stage.axes, steps)]
+    here: dict[Expr, Expr] = {
+        stage.axes[n]: wholes[n] * steps[n] + r for n, r in zip(split, remainders)
+    }
+    here.update((stage.axes[n], wholes[n]) for n in range(len(steps)) if n not in split)
+    body = substitute(stage.body, here)
+    plain: dict[Expr, Expr] = {}
+    for e in _guarded_sums(body):
+        joined = _joined_sum(e, remainders)
+        if joined is None:
+            return None
+        plain[e] = joined
+    made = Compute(stage.name, (*remainders, *wholes), substitute(body, plain))
+    along = (*split, *range(len(steps)))
+    return Phase(made, (0,) * len(steps), (*(1 for _ in split), *steps), along)
 
 
 def _guarded_sums(body: Expr) -> list[Reduce]:
@@ -127,7 +162,8 @@ def _phase(stage: Compute, starts: Shape, steps: Shape) -> Phase:
             here[axis] = axes[-1] * step + start
     body = substitute(stage.body, here)
     plain: dict[Expr, Expr] = {e: _plain_sum(e) for e in _guarded_sums(body)}
-    return Phase(Compute(stage.name, tuple(axes), substitute(body, plain)), starts, steps)
+    made = Compute(stage.name, tuple(axes), substitute(body, plain))
+    return Phase(made, starts, steps, tuple(range(len(steps))))
 
 
 # ----------------------------------------------------------------------------- one guarded sum
@@ -145,9 +181,69 @@ def _plain_sum(e: Reduce) -> Expr:
         axes.append(Axis(axis.name, len(kept), "R"))
         env[axis] = axes[-1] * (kept[1] - kept[0]) + kept[0]
     value, axes = _without_determined(_tidy(substitute(e.value, env)), axes)
+    return _sum_forwards(value, axes)
+
+
+def _sum_forwards(value: Expr, axes: Sequence[Axis]) -> Expr:
+    """The sum over axes along which memory is read forwards."""
     backwards = {a: a.extent - 1 - a for a in axes if _runs_back(a, value)}
     value = _tidy(substitute(value, backwards)) if backwards else value
     return value if isinstance(value, Const) else reduction("sum", value, *axes)
+
+
+def _joined_sum(e: Reduce, remainders: Sequence[Axis]) -> Expr | None:
+    """The sum over the terms that any remainders leave; None where they do not leave the same
+    number of terms, or quotients are left that are not linear."""
+    axes: list[Axis] = []
+    env: dict[Expr, Expr] = {}
+    for axis in e.axes:
+        kept = _kept_by_all(axis, e.value, remainders)
+        if kept is None:
+            return None
+        count, distance, first = kept
+        axes.append(Axis(axis.name, count, "R"))
+        env[axis] = axes[-1] * distance + first
+    value = _tidy(substitute(e.value, env))
+    if any(_divides(x, {*remainders, *axes}) for x in subexpressions(value)):
+        return None
+    return _sum_forwards(value, [a for a in axes if a.extent > 1] or axes[:1])
+
+
+def _divides(e: Expr, axes: set[Axis]) -> bool:
+    """True for quotients and remainders of positions on the axes."""
+    return (
+        isinstance(e, Binary)
+        and e.op in ("mod", "floordiv")
+        and not axes.isdisjoint(free_symbols(e))
+    )
+
+
+def _kept_by_all(
+    axis: Axis, guarded: Expr, remainders: Sequence[Axis]
+) -> tuple[int, int, Expr] | None:
+    """How many positions on a reduced axis count for any remainders, their distance, and the
+    first one, which is linear in the remainders."""
+    every = list(product(*(range(r.extent) for r in remainders)))
+    found = []
+    for numbers in every:
+        here: dict[Expr, Expr] = dict(zip(remainders, map(as_expr, numbers)))
+        found.append(_kept_positions(axis, substitute(guarded, here)))
+    count = len(found[0])
+    if count == 0 or any(len(kept) != count for kept in found):
+        return None
+    distances = {kept[1] - kept[0] for kept in found} if count > 1 else {1}
+    if len(distances) > 1:
+        return None
+    firsts = dict(zip(every, (kept[0] for kept in found)))
+    origin = firsts[(0,) * len(remainders)]
+    units = [tuple(int(n == m) for m in range(len(remainders))) for n in range(len(remainders))]
+    slopes = [firsts[unit] - origin for unit in units]
+    if any(first != origin + sum(map(mul, slopes, at)) for at, first in firsts.items()):
+        return None
+    start: Expr = as_expr(origin)
+    for slope, remainder in zip(slopes, remainders):
+        start = start + remainder * slope
+    return count, distances.pop(), start
 
 
 def _kept_positions(axis: Axis, guarded: Expr) -> list[int]:

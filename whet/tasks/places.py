@@ -59,11 +59,11 @@ class Place:
     offset: int
     border: Border | None = None
 
-    def every(self, starts: Shape, steps: Shape) -> Place:
-        """The place of the elements at starts + i * steps."""
+    def every(self, starts: Shape, steps: Shape, along: Shape) -> Place:
+        """The place of the elements from `starts` on, `steps[n]` apart along axis `along[n]`."""
         if not any(starts) and all(s == 1 for s in steps):
             return self
-        strides = tuple(s * step for s, step in zip(self.strides, steps))
+        strides = tuple(self.strides[axis] * step for axis, step in zip(along, steps))
         offset = self.offset + sum(s * start for s, start in zip(self.strides, starts))
         return Place(self.storage, strides, offset)
 

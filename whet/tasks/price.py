@@ -52,7 +52,8 @@ class Price(Protocol):
 
     def joins(self, kinds: tuple[str, ...]) -> bool:
         """Whether some sketch computes groups of these kinds, one after the other, as one: asked
-        before a task is made of them.  `product` sums products, `rows` goes along rows."""
+        before a task is made of them.  `product` sums products, `rows` goes along rows, `phase` is
+        one of several sums that make a result."""
 
     def between(self, nbytes: int) -> float:
         """Seconds of values of that size, from one kernel to the next."""

@@ -11,7 +11,7 @@ from whet.tasks.dag import Dag
 from whet.tasks.division_places import place_parts
 from whet.tasks.group_stages import row_axes
 from whet.tasks.groups import Group, reduces
-from whet.tasks.kernel_steps import copy_step, group_steps
+from whet.tasks.kernel_steps import copy_step, group_steps, joined_step
 from whet.tasks.layout import ChooseLayouts, choose_layouts
 from whet.tasks.partition import partition
 from whet.tasks.places import Placement
@@ -77,8 +77,27 @@ def grouped_steps(
             inner = lambda body: plan_segment(body, price, layouts)
             steps += control_steps(first, placement, name, inner, copy_step)
         else:
-            steps += group_steps(graph, group, placement)
+            chosen, slower = _together_or_apart(graph, group, placement, price)
+            steps += chosen
+            others += slower
     return steps, others
+
+
+def _together_or_apart(
+    graph: Dag, group: Group, placement: Placement, price: Price
+) -> tuple[list[AnyStep], list[Step]]:
+    """The steps of a group, and those of the other way to compute it: its phases one by one, or
+    all of them as one kernel."""
+    apart = group_steps(graph, group, placement)
+    phases = [s for s in apart if isinstance(s, Step)]
+    if len(phases) < 2 or not price.joins(("phase", "phase")):
+        return apart, []
+    together = joined_step(graph, group, placement)
+    if together is None:
+        return apart, []
+    if price.prefers(together.task, [s.task for s in phases], 0):
+        return [together], phases
+    return apart, [together]
 
 
 def _share_rows(graph: Dag, placement: Placement, first: Group, last: Group) -> bool:

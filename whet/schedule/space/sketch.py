@@ -64,7 +64,7 @@ class Sketch(Protocol[F, T]):
     """Whether `space` is a sample: every combination of its values that is `legal` counts."""
 
     def chains(self) -> frozenset[tuple[str, ...]]:
-        """The kinds of groups, `product` or `rows`, that it computes one after the other."""
+        """The kinds of groups that it computes as one, see `whet.tasks.price.Price.joins`."""
         return frozenset()
 
     def fits(self, task: Task) -> F | None:
