@@ -28,6 +28,7 @@ from tests.ir.thread_programs import (
     store,
     threads,
     transposed,
+    turned_product,
     two_kernels,
 )
 from whet.core.dtypes import bf16, f16, f32, i64
@@ -52,6 +53,7 @@ MEANINGS: list[tuple[Program, Callable[..., Array]]] = [
     (split_sum(), lambda x: x.sum(0)),
     (split_sum(k=16, cluster=8), lambda x: x.sum(0)),
     *((product(d), lambda a, b: 2 * a @ b.T) for d in (f16, bf16, f32)),
+    *((turned_product(d), lambda a, b: a.T @ b) for d in (f16, bf16, f32)),
     (two_kernels(), lambda x: (x + 1) ** 2),
     (rotated(), lambda x: np.roll(x, 1, -1)),
     (overlapped(), lambda x: x + 1),

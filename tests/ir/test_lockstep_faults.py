@@ -28,6 +28,7 @@ from tests.ir.thread_programs import (
     split_sum,
     store,
     transposed,
+    turned_product,
     two_kernels,
 )
 from whet.core.dtypes import f16, f32
@@ -126,6 +127,7 @@ def scratch(program: Program, name: str) -> Buffer:
 
 ELEMENTWISE, TRANSPOSED, RING, SPLIT = elementwise(), transposed(), ring(), split_sum()
 PRODUCT, ROTATED, OVERLAPPED, TWO = product(f16), rotated(), overlapped(), two_kernels()
+TURNED = turned_product(f16)
 EXCHANGED, REFILLED, SCALED = exchanged(), refilled(), scaled()
 LEFT = scratch(RING, "left")
 RACE = "with no barrier between"
@@ -218,6 +220,8 @@ FAULTS = [
           says="WH1308 load first.*: rows of 'left' are not aligned"),
     plant("matrix load out of bounds", PRODUCT, with_expressions, MatrixLoad, 0, added(1, 16),
           says=r"WH1302 'left' of shape \[32, 16\] is accessed at \[47, 15\]"),
+    plant("turned load out of bounds", TURNED, with_expressions, MatrixLoad, 0, added(2, 32),
+          says=r"WH1302 'left' of shape \[16, 32\] is accessed at \[15, 47\]"),
     plant("element in the wrong lane", PRODUCT, changed, Loop, -1, with_kind("serial"),
           says=r"WH1308 double\[0, 0, 0\] is accessed by .* which does not hold it"),
     plant("elements beyond the matrix", PRODUCT, with_expressions, Loop, -1, set_to(0, 512),

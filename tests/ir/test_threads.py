@@ -58,6 +58,10 @@ STATEMENTS: list[tuple[ThreadStmt, str]] = [
     (Barrier("cluster"), "barrier cluster"),
     (MatrixLoad(LEFT, indices(1), TILE, indices(W * 16, 0)), "load left[1] <- tile[w * 16, 0]"),
     (
+        MatrixLoad(LEFT, indices(1), TILE, indices(0, W * 16), turned=True),
+        "load left[1] <- tile[0, w * 16].T",
+    ),
+    (
         MatrixMultiplyAdd(SUM, indices(0, 1), LEFT, indices(0), RIGHT, indices(1)),
         "sum[0, 1] += left[0] @ right[1].T",
     ),

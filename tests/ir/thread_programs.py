@@ -196,6 +196,40 @@ def product(dtype: DType, rounds: int = 3) -> Program:
     return Program("product", (a, b), (y,), (nest,))
 
 
+def turned_product(dtype: DType, rounds: int = 3) -> Program:
+    """y = a.T @ b on matrix units, each of two warps with 16 columns of a."""
+    width, run = 32 // dtype.itemsize, 16 // dtype.itemsize
+    a, b = Buffer("a", (rounds * width, 32), dtype), Buffer("b", (rounds * width, 16), dtype)
+    y = Buffer("y", (32, 16), f32)
+    left = Buffer("left", (width, 32), dtype, (32 + run, 1), scope="shared")
+    right = Buffer("right", (width, 16), dtype, (16 + run, 1), scope="shared")
+    first = Buffer("first", (1, 16, width), dtype, scope="fragment")
+    second = Buffer("second", (1, 16, width), dtype, scope="fragment")
+    total = Buffer("total", (1, 16, 16), f32, scope="fragment")
+    t, e = Var("t"), Var("e")
+    me, zero = W * WARP + L, indices(0)
+    element = (0, e // 16, e % 16)
+    long, short = 32 // run, 16 // run  # runs of a row
+    row_a, at_a, row_b, at_b = me // long, me % long * run, L // short, L % short * run
+    body = (
+        AwaitInputs(),
+        loop(e, 256, store(total, element, const(0.0, f32)), kind="fragment"),
+        loop(t, rounds,
+             copy(left, [row_a, at_a], a, [t * width + row_a, at_a], run),
+             If(W < 1, (copy(right, [row_b, at_b], b, [t * width + row_b, at_b], run),)),
+             Commit(),
+             Wait(0),
+             Barrier("block"),
+             MatrixLoad(first, zero, left, indices(0, W * 16), turned=True),
+             MatrixLoad(second, zero, right, indices(0, 0), turned=True),
+             MatrixMultiplyAdd(total, zero, first, zero, second, zero),
+             Barrier("block")),
+        loop(e, 256, store(y, [W * 16 + e // 16, e % 16], total[element]), kind="fragment"),
+    )  # fmt: skip
+    nest = threads(allocate([first, second, total], body), grid=1, warps=2, shared=[left, right])
+    return Program("turned_product", (a, b), (y,), (nest,))
+
+
 def two_kernels(n: int = 96) -> Program:
     """y = x + 1 squared: a kernel, a plain statement and another kernel, over a workspace."""
     x, y = Buffer("x", (n,), f32), Buffer("y", (n,), f32)

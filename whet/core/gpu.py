@@ -19,6 +19,8 @@ from whet.core.errors import fail
 from whet.core.precision import PRECISIONS, STRICT
 
 KIB, MIB = 1 << 10, 1 << 20
+SHARED_ALIGNMENT = 128
+"""Buffers in the shared memory of a block begin at multiples of so many bytes."""
 HERE = "cuda"
 """The name of the GPU in this machine."""
 

@@ -154,14 +154,15 @@ class Barrier(ThreadStmt):
 class MatrixLoad(ThreadStmt):
     """fragment[number...] = the matrix in shared memory that begins at source[at...].
 
-    Its rows and columns are the last two axes of the source; all lanes of a warp take part, with
-    the same indices.
+    Its rows and columns are the last two axes of the source, or columns and rows where it is
+    `turned`; all lanes of a warp take part, with the same indices.
     """
 
     fragment: Buffer
     number: tuple[Expr, ...]
     source: Buffer
     at: tuple[Expr, ...]
+    turned: bool = False
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -170,11 +171,13 @@ class MatrixLoad(ThreadStmt):
     def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> MatrixLoad:
         split = len(self.number)
         number, at = tuple(expressions[:split]), tuple(expressions[split:])
-        return MatrixLoad(self.fragment, number, self.source, at)
+        return MatrixLoad(self.fragment, number, self.source, at, self.turned)
 
     @property
     def text(self) -> str:
-        return f"load {_place(self.fragment, self.number)} <- {_place(self.source, self.at)}"
+        turned = ".T" if self.turned else ""
+        place = f"{_place(self.source, self.at)}{turned}"
+        return f"load {_place(self.fragment, self.number)} <- {place}"
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

@@ -30,6 +30,7 @@ class GpuPrice:
     """
 
     controls: ClassVar[bool] = False
+    run: ClassVar[int] = 4
 
     target: GpuTarget
     numerics: Numeric

@@ -30,6 +30,7 @@ class AnalyticPrice:
     """The analytic model's prices; measured times, where there are, decide what is cheaper."""
 
     controls: ClassVar[bool] = True
+    run: ClassVar[int] = 1
 
     target: CpuTarget
     threads: int

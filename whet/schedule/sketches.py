@@ -8,6 +8,7 @@ from whet.schedule.derive.sketch import Derived
 from whet.schedule.families.attention.sketch import ATTENTION
 from whet.schedule.families.contraction.sketch import CONTRACTION, DIVIDED, FOLDED, TURNED
 from whet.schedule.families.dots.sketch import DOTS
+from whet.schedule.families.gpu_attention.sketch import GPU_ATTENTION
 from whet.schedule.families.gpu_contraction.sketch import (
     GPU_FFMA,
     GPU_FP32X3,
@@ -32,6 +33,7 @@ from whet.schedule.space.sketch import Sketch
 OWN_SKETCHES: tuple[Sketch[Any, Any], ...] = (
     CONTRACTION, TURNED, DIVIDED, FOLDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING,
     PLANAR, ROWS, TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
-    GPU_MMA, GPU_TF32, GPU_FP32X3, GPU_FFMA, GpuRowsSketch(), GpuReduceSketch(), GpuSpatialSketch(),
+    GPU_MMA, GPU_TF32, GPU_FP32X3, GPU_FFMA, *GPU_ATTENTION,
+    GpuRowsSketch(), GpuReduceSketch(), GpuSpatialSketch(),
 )  # fmt: skip
 """Of equal prices the first one wins."""

@@ -20,6 +20,7 @@ from whet.tasks.layout import Layouts
 from whet.tasks.placement import place_values
 from whet.tasks.places import Place, Placement
 from whet.tasks.price import Price
+from whet.tasks.runs import with_whole_runs
 from whet.tasks.steps import Step
 from whet.tasks.stride_views import joined_parts, view
 from whet.tasks.structure import in_place, structure_of
@@ -31,6 +32,7 @@ def place_parts(
     """The places of all values, with the divisions that pay; and the steps of the other way, which
     are expected to be slower."""
     pinned = pinned or {}
+    layouts = with_whole_runs(graph, layouts, price.run)
     found = [d for d in find_divisions(graph) if _may_pay(graph, layouts, d, pinned)]
     placement = place_values(graph, layouts, pinned, tuple(found))
     kept: list[Division] = []

@@ -221,8 +221,8 @@ def _divides(e: Expr, axes: set[Axis]) -> bool:
 def _kept_by_all(
     axis: Axis, guarded: Expr, remainders: Sequence[Axis]
 ) -> tuple[int, int, Expr] | None:
-    """How many positions on a reduced axis count for any remainders, their distance, and the
-    first one, which is linear in the remainders."""
+    """The number of positions on a reduced axis that count for any remainders, their distance, and
+    the first one, which is linear in the remainders."""
     every = list(product(*(range(r.extent) for r in remainders)))
     found = []
     for numbers in every:

@@ -17,6 +17,7 @@ from whet.ir.tensor import describe
 from whet.tasks.bodies import body_graphs
 from whet.tasks.edges import join_edges
 from whet.tasks.layout import ChooseLayouts, choose_layouts
+from whet.tasks.moves import join_moves
 from whet.tasks.pieces import NativePiece, Piece, cut
 from whet.tasks.price import Price
 from whet.tasks.segment_plan import plan_segment
@@ -75,7 +76,7 @@ def with_kernels(plan: Plan, price: Price) -> tuple[Plan, dict[Node, str]]:
     no sketch fits them together; and the nodes that no sketch fits at all."""
     steps: list[AnyStep] = []
     unfit: dict[Node, str] = {}
-    for step in join_edges(plan.steps, price):
+    for step in join_moves(join_edges(plan.steps, price), price):
         if isinstance(step, ControlStep):
             inner = [with_kernels(body, price) for body in step.bodies]
             step = replace(step, bodies=tuple(body for body, _ in inner))

@@ -47,13 +47,17 @@ class Price(Protocol):
     def controls(self) -> bool:
         """Whether loops and branches of a graph can be part of its segments."""
 
+    @property
+    def run(self) -> int:
+        """Neighbours along a sum that kernels bring at once: rows are filled up to it."""
+
     def __call__(self, task: Task) -> Estimate | None:
         """The kernel of a task alone, which finds its inputs nearby; None if no sketch fits."""
 
     def joins(self, kinds: tuple[str, ...]) -> bool:
         """Whether some sketch computes groups of these kinds, one after the other, as one: asked
         before a task is made of them.  `product` sums products, `rows` goes along rows, `phase` is
-        one of several sums that make a result."""
+        one of several sums that make a result, `move` only moves one."""
 
     def between(self, nbytes: int) -> float:
         """Seconds of values of that size, from one kernel to the next."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from whet.core.digest import digest_text
 from whet.graph.graph import Graph, Node
 from whet.ir.program import Program
 from whet.ir.tensor import Tensor
@@ -87,6 +88,19 @@ class Plan:
     placement: Placement
     others: tuple[Step, ...] = ()
     """Steps of another plan for the same graph, which was expected to take longer."""
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for plans that run the same kernels in the same order: what a kernel takes among
+        others depends on these."""
+        steps = (pair for step in self.steps for pair in inner_steps(step))
+        return digest_text(*(f"{step.key} {times}" for step, times in steps))
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """The distinct tasks, by key, in the order in which they first run."""
+        steps = (inner for step in self.steps for inner, _ in inner_steps(step))
+        return {step.key: step.task for step in steps if isinstance(step, Step)}
 
     @cached_property
     def position(self) -> Mapping[Node, int]:

@@ -34,7 +34,7 @@ def _viewed(
     op: Op, types: tuple[TensorType, ...], position: int, strides: Shape, offset: int, index: int
 ) -> tuple[Shape, int] | None:
     """Strides and offset of a result of the operator, the same wherever it is applied."""
-    addresses = _addresses(types[position].shape, strides, offset)
+    addresses = addresses_of(types[position].shape, strides, offset)
     arrays = tuple(
         addresses if n == position else np.zeros(t.shape, t.dtype.numpy)
         for n, t in enumerate(types)
@@ -48,7 +48,8 @@ def _viewed(
     return strides_over(moved)
 
 
-def _addresses(shape: Shape, strides: Shape, offset: int) -> Array:
+def addresses_of(shape: Shape, strides: Shape, offset: int) -> Array:
+    """The address of every element."""
     total = np.full((1,) * len(shape), offset, np.int64)
     for axis, (extent, stride) in enumerate(zip(shape, strides)):
         steps = np.arange(extent, dtype=np.int64) * stride

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.ir.thread_programs import (
@@ -18,6 +19,7 @@ from tests.ir.thread_programs import (
     split_sum,
     store,
     threads,
+    turned_product,
     two_kernels,
 )
 from whet.codegen.cuda.emit import emit_program
@@ -27,9 +29,10 @@ from whet.codegen.cuda.shared import shared_layout
 from whet.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from whet.core.errors import NoCodeError, UsageError
 from whet.core.gpu import PRESETS
+from whet.core.types import Array
 from whet.ir.expr import Expr, Var, call, cast, const, select
 from whet.ir.program import Buffer, Program, Stmt, Store
-from whet.ir.threads import Barrier, Wait, thread_nests
+from whet.ir.threads import Barrier, Wait, lane_elements, thread_nests
 
 AMPERE, HOPPER = PRESETS["cuda-sm_80"], PRESETS["cuda-sm_90a"]
 AT, V = Var("i"), Var("v")
@@ -48,8 +51,9 @@ def plain(n: int, value: Callable[[Buffer, Expr], Expr], dtype: DType = f32) -> 
 
 
 @pytest.mark.parametrize(
-    "program", [elementwise(), ring(), split_sum(), product(f16)],
-    ids=["elementwise", "ring", "split_sum", "product"],
+    "program",
+    [elementwise(), ring(), split_sum(), product(f16), turned_product(f16), turned_product(f32)],
+    ids=["elementwise", "ring", "split_sum", "product", "turned f16", "turned f32"],
 )  # fmt: skip
 def test_text(program: Program, golden: Callable[[str], None]) -> None:
     golden(text_of(program))
@@ -185,3 +189,49 @@ def test_buffers_share_memory_behind_a_barrier_alone() -> None:
 def test_accesses_that_are_not_checked_are_not_said_to_be() -> None:
     with pytest.raises(UsageError, match="does not check its accesses"):
         CudaGenerator(HOPPER).source(elementwise(), {})
+
+
+# ------------------------------------------------------------------------------------- matrices
+def evaluated(text: str, **known: int) -> int:
+    """An integer expression of C."""
+    for name, value in known.items():
+        text = re.sub(rf"\b{name}_\d+\b", str(value), text)
+    return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
+
+
+def loaded_by_rows(text: str, *, turned: bool) -> list[Array]:
+    """The position in the source of every element that a lane gets of four matrices of 8 x 8, as
+    ldmatrix is described: lane 8 n + r gives the address of row r of matrix n, and lane l gets two
+    elements of row l / 4, or of column l / 4 if it turns them."""
+    found = []
+    name = "load_turned_matrix" if turned else "load_matrix"
+    for offset in re.findall(rf"whet_{name}\(\(unsigned int\*\)\S+ \+ 0\), \S+\(.*?\) \+ (.*)\);",
+                             text):  # fmt: skip
+        rows = np.array([evaluated(offset, l=lane) // 2 for lane in range(32)])
+        lane, part = np.arange(32)[:, None], np.arange(8)[None, :]
+        pair = lane % 4 * 2 + part % 2
+        row, column = (pair, lane // 4) if turned else (lane // 4, pair)
+        found.append(rows[part // 2 * 8 + row] + column)
+    return found
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_lanes_get_the_elements_that_they_hold(turned: bool) -> None:
+    """The addresses that lanes give are those at which an instruction finds their elements."""
+    program = turned_product(f16) if turned else product(f16)
+    first, second = loaded_by_rows(text_of(program), turned=turned)
+    # Rows of the factors in shared memory follow each other at these distances.
+    steps = (40, 24) if turned else (24, 24)
+    for role, got, step in (("left", first, steps[0]), ("right", second, steps[1])):
+        row, column = np.divmod(lane_elements(role, 16, 16), 16)  # type: ignore[arg-type]
+        want = column * step + row if turned else row * step + column
+        np.testing.assert_array_equal(got, want)
+
+
+def test_lanes_read_elements_of_32_bits_one_by_one() -> None:
+    text = text_of(turned_product(f32))
+    places = re.findall(r"\(\w+ \+ 0\)\[e_\d+\] = \(.*\)\[(.*)\];", text)
+    for role, place, step in zip(("left", "right"), places, (36, 20), strict=True):
+        got = [[evaluated(place, l=lane, e=e) for e in range(4)] for lane in range(32)]
+        row, column = np.divmod(lane_elements(role, 16, 8), 8)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(got, column * step + row)

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from tests.build.comparing import NO_CACHE, sample_graph
-from tests.ir.thread_programs import elementwise, product, ring, split_sum, transposed, two_kernels
+from tests.ir.thread_programs import (
+    elementwise,
+    product,
+    ring,
+    split_sum,
+    transposed,
+    turned_product,
+    two_kernels,
+)
 from whet.build.native import build
 from whet.codegen.cuda.emit import emit_program
 from whet.codegen.cuda.nvrtc import compile_cubin, nvrtc_version
@@ -21,6 +29,7 @@ pytestmark = pytest.mark.cuda
 PROGRAMS = {
     "elementwise": elementwise(), "transposed": transposed(), "ring": ring(),
     "two_kernels": two_kernels(), **{f"product {d}": product(d) for d in (f16, bf16, f32)},
+    **{f"turned product {d}": turned_product(d) for d in (f16, bf16, f32)},
 }  # fmt: skip
 NATIVE = [n for n in sorted(REGISTRY) if not REGISTRY[n].host and REGISTRY[n].deterministic]
 

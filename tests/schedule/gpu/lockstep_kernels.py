@@ -33,8 +33,11 @@ TARGET: GpuTarget = PRESETS["cuda-sm_90a"]
 TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 3e-2, "bf16": 2e-1}
 
 
-def check_kernel(kernel: Kernel, task: Task, example: Example) -> None:
-    """The kernel, run thread by thread, gives what the task means."""
+def check_kernel(
+    kernel: Kernel, task: Task, example: Example, tolerance: float | None = None
+) -> None:
+    """The kernel, run thread by thread, gives what the task means, within a tolerance that may be
+    another than that of the type."""
     program = kernel.program
     arrays = [
         _stored(buffer, tensor, task, example)
@@ -50,14 +53,16 @@ def check_kernel(kernel: Kernel, task: Task, example: Example) -> None:
         assert isinstance(tensor, Compute)
         want = example.outputs[task.outputs.index(tensor)]
         got = _view(task.buffers[tensor], memory) if buffer.rank == 1 else memory
-        assert_close(got.reshape(want.shape), want, tensor.dtype, str(program))
+        assert_close(got.reshape(want.shape), want, tensor.dtype, str(program), tolerance)
 
 
-def assert_close(got: Array, want: Array, dtype: DType, text: str) -> None:
+def assert_close(
+    got: Array, want: Array, dtype: DType, text: str, tolerance: float | None = None
+) -> None:
     if not dtype.is_float:
         np.testing.assert_array_equal(got, want, err_msg=text)
         return
-    allowed = TOLERANCE.get(dtype.name, 0.0)
+    allowed = TOLERANCE.get(dtype.name, 0.0) if tolerance is None else tolerance
     wide = (np.asarray(a, np.float64) for a in (got, want))
     np.testing.assert_allclose(*wide, rtol=allowed, atol=allowed, err_msg=text)
 

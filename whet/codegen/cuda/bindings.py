@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cache as cached
+from functools import cache as cached, lru_cache
 from typing import Any
 
 from whet.codegen.cuda.driver import PORTABLE_CLUSTER, Handle, Ready, Recording, Stream
@@ -13,6 +13,7 @@ from whet.core.errors import UsageError, fail
 
 _PLAIN_SHARED_BYTES = 48 << 10
 """Shared memory that a kernel need not ask for."""
+_KNOWN_STREAMS = 64
 _NO_DRIVER_HINT = "install NVIDIA's driver, or build for the target cpu"
 
 
@@ -28,9 +29,12 @@ class CudaDriver:
     def __init__(self) -> None:
         self.api = api = _bindings()
         self._success = api.CUresult.CUDA_SUCCESS
+        self._set_current, self._launch_graph = api.cuCtxSetCurrent, api.cuGraphLaunch
         _start(api)
         self.device = self._done(api.cuDeviceGet(0))
         self.context = self._done(api.cuDevicePrimaryCtxRetain(self.device))
+        # Of the bindings' own types: a number costs a third of a call, every time.
+        self._stream = lru_cache(maxsize=_KNOWN_STREAMS)(api.CUstream)
         self.activate()
         self._capturing = threading.Lock()
         self._capture_stream = self.new_stream()
@@ -50,7 +54,9 @@ class CudaDriver:
         fail("WH1010", f"the driver of the GPU refused a call: {name}")
 
     def activate(self) -> None:
-        self._done(self.api.cuCtxSetCurrent(self.context))
+        (error,) = self._set_current(self.context)
+        if error:
+            self._refuse(error)
 
     def name(self) -> str:
         found: bytes = self._done(self.api.cuDeviceGetName(128, self.device))
@@ -180,7 +186,9 @@ class CudaDriver:
         self._done(self.api.cuGraphExecKernelNodeSetParams(made, node, parameters))
 
     def play(self, recording: Recording, stream: Stream) -> None:
-        self._done(self.api.cuGraphLaunch(recording.graph[1], stream))
+        (error,) = self._launch_graph(recording.graph[1], self._stream(stream))
+        if error:
+            self._refuse(error)
 
     def discard(self, recording: Recording) -> None:
         graph, made = recording.graph
@@ -207,7 +215,7 @@ class CudaDriver:
         self._done(self.api.cuEventDestroy(event))
 
     def record(self, event: Handle, stream: Stream) -> None:
-        self._done(self.api.cuEventRecord(event, stream))
+        self._done(self.api.cuEventRecord(event, self._stream(stream)))
 
     def wait(self, stream: Stream, event: Handle) -> None:
         self._done(self.api.cuStreamWaitEvent(stream, event, 0))

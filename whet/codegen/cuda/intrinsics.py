@@ -59,6 +59,9 @@ _SCALARS = {
         "float whet_tf32(float x)",
         'unsigned int y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)); '
         "return __uint_as_float(y);"),
+    "tf32_cut": _function(
+        "float whet_tf32_cut(float x)",
+        "return __uint_as_float(__float_as_uint(x) & 0xffffe000u);"),
     "min_f32": _function(
         "float whet_min_f32(float a, float b)",
         'float y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y;'),
@@ -202,11 +205,18 @@ def _product(kind: str, shape: str) -> Intrinsic:
     return Intrinsic(f"{one}\n{both}")
 
 
+def _load(name: str, turned: str) -> Intrinsic:
+    """Four matrices of 8 x 8 numbers of 16 bits, rows of which lanes give the addresses of."""
+    return _function(
+        f"void whet_{name}(unsigned int* r, unsigned int address)",
+        _assembly(f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{%0, %1, %2, %3}}, [%4];",
+                  ", ".join(f'"=r"(r[{n}])' for n in range(4)), '"r"(address)'),
+    )  # fmt: skip
+
+
 _MATRICES = {
-    "load_matrix": _function(
-        "void whet_load_matrix(unsigned int* r, unsigned int address)",
-        _assembly("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];",
-                  ", ".join(f'"=r"(r[{n}])' for n in range(4)), '"r"(address)')),
+    "load_matrix": _load("load_matrix", ""),
+    "load_turned_matrix": _load("load_turned_matrix", ".trans"),
     "multiply_add_f16": _product("f16", "m16n8k16"),
     "multiply_add_bf16": _product("bf16", "m16n8k16"),
     "multiply_add_tf32": _product("tf32", "m16n8k8"),

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from whet.core.gpu import SHARED_ALIGNMENT
 from whet.ir.expr import Read
 from whet.ir.program import Align, Allocate, Buffer, Let, Stmt, Store, walk
 from whet.ir.tensor import subexpressions
 from whet.ir.threads import Barrier, Copy, MatrixLoad, ThreadNest, Wait
-
-ALIGNMENT = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +49,7 @@ def shared_layout(nest: ThreadNest) -> SharedLayout:
         for start, other in sorted(placed, key=lambda p: p[0]):
             end = start + other.nbytes
             if at < end and start < at + life.nbytes and not _apart(other, life, order):
-                at = -(-end // ALIGNMENT) * ALIGNMENT
+                at = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
         placed.append((at, life))
     offsets = {life.buffer: at for at, life in placed}
     return SharedLayout(offsets, max((at + life.nbytes for at, life in placed), default=0))

@@ -92,17 +92,35 @@ def allocate_fragment(writer: _KernelWriter, buffer: Buffer) -> None:
 
 def _load_matrix(writer: _KernelWriter, stmt: MatrixLoad) -> None:
     """Each lane gives the address of a row of 16 bytes, and gets its elements."""
-    lines, fragment = writer.lines, stmt.fragment
-    row_bytes = stmt.source.element_strides[-2] * stmt.source.dtype.itemsize
-    high, right = f"({writer.lane} / 8 % 2)", f"({writer.lane} / 16)"
+    lines, fragment, lane = writer.lines, stmt.fragment, writer.lane
+    size = stmt.source.dtype.itemsize
+    row_bytes = stmt.source.element_strides[-2] * size
+    high, right = f"({lane} / 8 % 2)", f"({lane} / 16)"
     if writer.places.roles[fragment] == "right":
         high, right = right, high
     writer.values.begin(*stmt.number, *stmt.at)
+    matrix = _matrix(writer, fragment, stmt.number)
+    if stmt.turned and size == 4:
+        _load_elements(writer, stmt, matrix)
+        return
     start = _shared_address(writer, stmt.source, stmt.at)
-    row = f"({writer.lane} % 8 + {high} * 8)"
-    target = f"(unsigned int*){_matrix(writer, fragment, stmt.number)}"
-    lines.line(f"{lines.call('load_matrix')}({target}, {start} + {row} * {row_bytes} + "
+    function = "load_matrix"
+    if stmt.turned:
+        function, high, right = "load_turned_matrix", right, high
+    row = f"({lane} % 8 + {high} * 8)"
+    lines.line(f"{lines.call(function)}((unsigned int*){matrix}, {start} + {row} * {row_bytes} + "
                f"{right} * 16);")  # fmt: skip
+
+
+def _load_elements(writer: _KernelWriter, stmt: MatrixLoad, matrix: str) -> None:
+    """Each lane reads its elements of a matrix: of 32 bits, none can be turned on the way."""
+    lines, e = writer.lines, writer.lines.name("e")
+    row, column = _held_element(writer, stmt.fragment, e)
+    first = writer.values.text_of(writer.places.address(stmt.source, stmt.at).expr())
+    base, step = writer.places.bases[stmt.source], stmt.source.element_strides[-2]
+    lines.line("#pragma unroll")
+    with lines.block(f"for (int {e} = 0; {e} < 4; ++{e})"):
+        lines.line(f"{matrix}[{e}] = ({base} + {first})[({column}) * {step} + {row}];")
 
 
 def _multiply_add(writer: _KernelWriter, stmt: MatrixMultiplyAdd) -> None:
@@ -123,21 +141,13 @@ def _matrix(writer: _KernelWriter, buffer: Buffer, number: Sequence[Expr]) -> st
 
 def fragment_loop(writer: _KernelWriter, stmt: Loop) -> None:
     """The elements that this lane holds; see `whet.ir.threads.lane_elements`."""
-    lines, lane, e = writer.lines, writer.lane, writer.lines.name("e")
+    lines, e = writer.lines, writer.lines.name("e")
     buffers = list(fragments_in(stmt))
     require_code(bool(buffers), "a loop over the elements of no matrix")
     buffer, columns = buffers[0], buffers[0].shape[-1]
     require_code(all(b.dtype is f32 for b in buffers), "elements of matrices that are not f32")
-    if writer.places.roles[buffer] == "sum":
-        count, row = 8, f"{lane} / 4 + {e} / 2 % 2 * 8"
-        column = f"{e} / 4 * 8 + {lane} % 4 * 2 + {e} % 2"
-    else:
-        run = columns // 8
-        high, right = f"{e} / {run} % 2", f"{e} / {run} / 2"
-        if writer.places.roles[buffer] == "right":
-            high, right = right, high
-        count, row = 4 * run, f"{lane} / 4 + {high} * 8"
-        column = f"{right} * {columns // 2} + {lane} % 4 * {run} + {e} % {run}"
+    count = 8 if writer.places.roles[buffer] == "sum" else columns // 2
+    row, column = _held_element(writer, buffer, e)
     lines.line("#pragma unroll")
     name = lines.name(stmt.var.name)
     with lines.block(f"for (int {e} = 0; {e} < {count}; ++{e})"):
@@ -146,3 +156,17 @@ def fragment_loop(writer: _KernelWriter, stmt: Loop) -> None:
         with writer.indices.symbol(stmt.var, name, writer.extent(stmt)):
             writer.block(stmt.body)
         writer.places.elements = None
+
+
+def _held_element(writer: _KernelWriter, buffer: Buffer, e: str) -> tuple[str, str]:
+    """Row and column of element number `e` of those that this lane holds of a matrix."""
+    lane, columns = writer.lane, buffer.shape[-1]
+    role = writer.places.roles[buffer]
+    if role == "sum":
+        return f"{lane} / 4 + {e} / 2 % 2 * 8", f"{e} / 4 * 8 + {lane} % 4 * 2 + {e} % 2"
+    run = columns // 8
+    high, right = f"{e} / {run} % 2", f"{e} / {run} / 2"
+    if role == "right":
+        high, right = right, high
+    row = f"{lane} / 4 + {high} * 8"
+    return row, f"{right} * {columns // 2} + {lane} % 4 * {run} + {e} % {run}"

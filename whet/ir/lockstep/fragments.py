@@ -96,9 +96,14 @@ def load(
     source.require_own(at, leaders, "loaded")
     _require_aligned_rows(stmt, source, at, leaders)
     *outer, row, column = at
-    source.position((*outer, row + (fragments.rows - 1), column + (fragments.columns - 1)), leaders)
+    high, wide = fragments.rows, fragments.columns
     steps = source.steps[-2:]
-    within = np.add.outer(np.arange(fragments.rows) * steps[0], np.arange(fragments.columns))
+    if stmt.turned:
+        high, wide, steps = wide, high, steps[::-1]
+    source.position((*outer, row + (high - 1), column + (wide - 1)), leaders)
+    within = np.add.outer(
+        np.arange(fragments.rows) * steps[0], np.arange(fragments.columns) * steps[1]
+    )
     taken = source.cells(at, leaders)[:, None] + within.reshape(-1)
     readers = np.repeat(leaders, fragments.elements)
     values = source.read_cells(taken.reshape(-1), readers, shared_by=SAME_WARP)

@@ -46,3 +46,24 @@ TRIGGER_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16",
     1.0
 )
 """What a trigger at the end costs more: no more than decides between equals."""
+MATRIX_PRODUCTS_PER_CYCLE: Annotated[
+    float,
+    "multiply-adds per cycle",
+    given(
+        "the peak of a processor of sm_80 in f16; half of it for factors of 32 bits", "2026-11-17"
+    ),
+] = 1024.0
+"""What warps have their matrices multiplied at, at best.  Later generations are hardly faster this
+way: their peak is that of instructions of several warps together."""
+ROW_ISSUE_CYCLES: Annotated[
+    float,
+    "cycles",
+    chosen(
+        "bench/gpu.py",
+        "2026-11-17",
+        "not measured: what instructions take by their "
+        "description, elements of a row not waiting for each other",
+        machine=H200,
+    ),
+] = 2.0
+"""An instruction of a warp that has its scheduler for itself, on rows in shared memory."""

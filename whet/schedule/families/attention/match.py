@@ -111,7 +111,20 @@ class Attention:
 
 
 def find_attention(task: Task) -> Attention | None:
-    """The task as products and row stages, or None."""
+    """The task as products and row stages of one type, whose rows stay in cache, or None."""
+    found = find_products(task)
+    if found is None:
+        return None
+    first, dtype = found.first, found.first.reduce.dtype
+    row_bytes = (first.column.extent + first.depth.extent) * dtype.itemsize
+    if MOST_ROWS * row_bytes > SCRATCH_BYTES:
+        return None
+    computed = [t for t in stages(task.outputs) if isinstance(t, Compute)]
+    return None if any(t.dtype is not dtype for t in computed) else found
+
+
+def find_products(task: Task) -> Attention | None:
+    """The task as products and row stages, whatever their size and types, or None."""
     found = [t for t in stages(task.outputs) if isinstance(t, Compute)]
     if len(task.outputs) != 1 or len(found) < 3 or any(map(finds_positions, found)):
         return None
@@ -127,13 +140,10 @@ def find_attention(task: Task) -> Attention | None:
             return None
         if _sees_more_than_its_rows(second):
             return None
-    row_bytes = (first.column.extent + first.depth.extent) * first.reduce.dtype.itemsize
-    if MOST_ROWS * row_bytes > SCRATCH_BYTES:
-        return None
     rank = len(first.stage.axes) - 1
     if any(s.shape[:rank] != first.stage.shape[:rank] for s in between):
         return None
-    if common_rows(between) != rank or any(t.dtype is not first.reduce.dtype for t in found):
+    if common_rows(between) != rank:
         return None
     return Attention(task, first, Rows(task, tuple(between), rank), second)
 

@@ -6,13 +6,22 @@ from collections.abc import Callable
 
 from whet.ir.expr import Expr, Read, Var, cast, const
 from whet.ir.program import Allocate, Buffer, Stmt, Store
-from whet.schedule.families.gpu_contraction.match import VECTOR, GpuContraction, Tiling
+from whet.ir.threads import WARP
+from whet.schedule.families.gpu_contraction.match import VECTOR, Tiling
+from whet.schedule.families.gpu_contraction.tile import Factors, Tile
 from whet.schedule.program.loops import loop
 
 WIDE = 8
 """Threads of a warp beside each other along the columns: their vectors are 128 bytes of a row."""
 UNROLLED = 1024
 """Multiply-adds that are written out at most."""
+
+
+def thread_position(across: int, warp: Var, lane: Var) -> tuple[Expr, Expr]:
+    """Column and row of a thread among those of a block, so many of which are beside each other."""
+    wide = min(across, WIDE)
+    high, warps_across = WARP // wide, across // wide
+    return warp % warps_across * wide + lane % wide, warp // warps_across * high + lane // wide
 
 
 class ThreadTiles:
@@ -22,18 +31,14 @@ class ThreadTiles:
     its vectors, so that neighbouring threads read neighbouring vectors.
     """
 
-    def __init__(self, form: GpuContraction, t: Tiling, warp: Var, lane: Var) -> None:
-        self.form, self.t = form, t
+    def __init__(self, factors: Factors, t: Tiling, warp: Var, lane: Var) -> None:
+        self.t, self.dtype = t, factors.total
         self.across, self.down = t.bn // t.tn, t.bm // t.tm
-        wide = min(self.across, WIDE)
-        high, warps_across = 32 // wide, self.across // wide
-        self.x = warp % warps_across * wide + lane % wide
-        self.y = warp // warps_across * high + lane // wide
+        self.x, self.y = thread_position(self.across, warp, lane)
         self.vectors = t.tn // VECTOR
-        dtype = form.dtype
-        self.acc = Buffer("acc", (t.tm, self.vectors, VECTOR), dtype, scope="register")
-        self.left = Buffer("of_a", (t.tm, VECTOR), dtype, scope="register")
-        self.right = Buffer("of_b", (self.vectors, VECTOR), dtype, scope="register")
+        self.acc = Buffer("acc", (t.tm, self.vectors, VECTOR), self.dtype, scope="register")
+        self.left = Buffer("of_a", (t.tm, VECTOR), self.dtype, scope="register")
+        self.right = Buffer("of_b", (self.vectors, VECTOR), self.dtype, scope="register")
         self.i, self.j, self.e = Var("i"), Var("j"), Var("e")
 
     @property
@@ -57,20 +62,21 @@ class ThreadTiles:
         at = (self.i, self.j, self.e)
         return (self.each(Store(self.acc, at, const(0, self.acc.dtype))),)
 
-    def multiply(self, a: Buffer, b: Buffer, slot: Expr) -> tuple[Stmt, ...]:
-        """The products of a stage: numbers of a are read in vectors along the depth."""
+    def multiply(self, a: Tile, b: Tile) -> tuple[Stmt, ...]:
+        """The products of a stage: numbers of a are read in vectors along the depth, and those of
+        b, which is turned, in vectors along the columns."""
         t, i, j, e = self.t, self.i, self.j, self.e
         outer, inner, q = Var("outer"), Var("inner"), Var("q")
         groups = t.bk // VECTOR
-        together = _unrolled(groups, VECTOR * t.tm * t.tn)
+        together = unrolled(groups, VECTOR * t.tm * t.tn)
         k = (outer * together + inner) * VECTOR
+        number = self._wide(a, self.row(i), k + e)
         load_left = loop(
             i, t.tm,
-            loop(e, VECTOR, Store(self.left, (i, e), self._wide(a[slot, self.row(i), k + e])),
-                 kind="vector"),
+            loop(e, VECTOR, Store(self.left, (i, e), number), kind="vector"),
             kind="unroll",
         )  # fmt: skip
-        number = self._wide(b[slot, k + q, self.column(j) + e])
+        number = self._wide(b, self.column(j) + e, k + q)
         load_right = loop(
             j, self.vectors,
             loop(e, VECTOR, Store(self.right, (j, e), number), kind="vector"),
@@ -83,8 +89,8 @@ class ThreadTiles:
         group = Allocate(self.left, (load_left, column))
         return (loop(outer, groups // together, loop(inner, together, group, kind="unroll")),)
 
-    def _wide(self, number: Expr) -> Expr:
-        return cast(number, self.form.dtype)
+    def _wide(self, tile: Tile, row: Expr, k: Expr) -> Expr:
+        return cast(tile.buffer[tile.at(row, k)], self.dtype)
 
     def results(self, store: Callable[[Expr, Expr, Callable[[Expr], Expr]], Stmt]) -> list[Stmt]:
         """The vectors of sums, each stored at its row and first column."""
@@ -92,14 +98,14 @@ class ThreadTiles:
         stored = store(self.row(i), self.column(j), lambda e: Read(self.acc, (i, j, e)))
         return [loop(i, self.t.tm, loop(j, self.vectors, stored, kind="unroll"), kind="unroll")]
 
-    def share(self, sums: Buffer, rank: Expr) -> list[Stmt]:
+    def share(self, sums: Tile) -> list[Stmt]:
         """The sums, where other threads see them."""
         i, j, e = self.i, self.j, self.e
-        at = (rank, self.row(i), self.column(j) + e)
-        return [self.each(Store(sums, at, Read(self.acc, (i, j, e))))]
+        at = sums.at(self.row(i), self.column(j) + e)
+        return [self.each(Store(sums.buffer, at, Read(self.acc, (i, j, e))))]
 
 
-def _unrolled(groups: int, products: int) -> int:
+def unrolled(groups: int, products: int) -> int:
     """Groups of so many multiply-adds that are written out together."""
     counts = [n for n in range(1, groups + 1) if groups % n == 0 and n * products <= UNROLLED]
     return max(counts, default=1)

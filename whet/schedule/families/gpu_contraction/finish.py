@@ -6,19 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from whet.ir.affine import substitute
-from whet.ir.expr import Expr, Read, Var, all_of
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, all_of
 from whet.ir.program import Allocate, Buffer, If, Let, Stmt, Store
-from whet.schedule.families.gpu_contraction.match import VECTOR, GpuContraction, Tiling
+from whet.schedule.families.gpu_contraction.match import VECTOR, Span
 from whet.schedule.program.access import map_expr
+from whet.schedule.program.flat import FlatStage
 from whet.schedule.program.loops import loop, split_index
 
 
 @dataclass(frozen=True, eq=False)
 class Finish:
-    """The results of a block."""
+    """The results of a block: those of a tile of rows and columns of a stage."""
 
-    form: GpuContraction
-    t: Tiling
+    stage: FlatStage
+    reduce: Reduce
+    """The sum of the stage."""
+    row_axes: tuple[Axis, ...]
+    column: Axis
+    rows: Span
+    columns: Span
     first_row: Expr
     first_column: Expr
     outer: Mapping[Expr, Expr]
@@ -28,44 +34,44 @@ class Finish:
 
         They begin at a row and a column of the tile; what lies outside is left out.
         """
-        c, e = self.form.contraction, Var("e")
+        e = Var("e")
         at, first = self.first_row + row, self.first_column + column
         env: dict[Expr, Expr] = {
             **self.outer,
-            **split_index(at, c.m_axes),
-            c.vector: first + e,
+            **split_index(at, self.row_axes),
+            self.column: first + e,
         }
-        value = map_expr(c.stage.body, lambda x: total(e) if x is c.reduce else None)
+        value = map_expr(self.stage.body, lambda x: total(e) if x is self.reduce else None)
         stmt: Stmt = Store(
-            c.stage.target, (substitute(c.stage.address, env),), substitute(value, env)
+            self.stage.target, (substitute(self.stage.address, env),), substitute(value, env)
         )
-        columns = self.form.columns(self.t)
+        count = self.columns.extent
         inside: list[Expr] = []
-        if self.form.rows(self.t).overruns:
-            inside.append(at < c.rows)
-        if columns.overruns and c.columns % VECTOR:
-            stmt = loop(e, VECTOR, If(first + e < c.columns, (stmt,)), kind="unroll")
+        if self.rows.overruns:
+            inside.append(at < self.rows.extent)
+        if self.columns.overruns and count % VECTOR:
+            stmt = loop(e, VECTOR, If(first + e < count, (stmt,)), kind="unroll")
         else:
-            if columns.overruns:
-                inside.append(first < c.columns)
+            if self.columns.overruns:
+                inside.append(first < count)
             stmt = loop(e, VECTOR, stmt, kind="vector")
         return If(all_of(inside), (stmt,)) if inside else stmt
 
-    def add_up(self, sums: Buffer, rank: Expr, thread: Expr, threads: int) -> Stmt:
-        """The share of a block in the results of its cluster, in vectors.
+    def add_up(self, sums: Buffer, rank: Expr, splits: int, thread: Expr, threads: int) -> Stmt:
+        """The share of a block in the results of its cluster of `splits`, in vectors.
 
         total[e] = sums[0, row, column + e] + sums[1, row, column + e] + ...
         """
-        t, n, e = self.t, Var("n"), Var("e")
-        wide = t.bn // VECTOR
-        vectors = t.bm * wide
-        share = -(-vectors // t.splits)
+        n, e = Var("n"), Var("e")
+        wide = self.columns.size // VECTOR
+        vectors = self.rows.size * wide
+        share = -(-vectors // splits)
         within = n * threads + thread
         number = Var("number")
         row, column = number // wide, number % wide * VECTOR
-        total = Buffer("total", (VECTOR,), self.form.dtype, scope="register")
+        total = Buffer("total", (VECTOR,), self.reduce.dtype, scope="register")
         value: Expr = sums[0, row, column + e]
-        for other in range(1, t.splits):
+        for other in range(1, splits):
             value = value + sums[other, row, column + e]
         added = loop(e, VECTOR, Store(total, (e,), value), kind="vector")
         stored = self.store(row, column, lambda at: Read(total, (at,)))
@@ -73,7 +79,7 @@ class Finish:
         inside: list[Expr] = []
         if share % threads:
             inside.append(within < share)
-        if vectors % t.splits:
+        if vectors % splits:
             inside.append(number < vectors)
         if inside:
             made = If(all_of(inside), (made,))

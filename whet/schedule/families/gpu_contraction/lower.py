@@ -20,6 +20,7 @@ from whet.schedule.families.gpu_contraction.match import GpuContraction, Span, T
 from whet.schedule.families.gpu_contraction.mma import WarpTiles
 from whet.schedule.families.gpu_contraction.operand import Operand, left_operand, right_operand
 from whet.schedule.families.gpu_contraction.shared import left_shape, right_shape, sums_shape
+from whet.schedule.families.gpu_contraction.tile import Factors, Tile
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index
 from whet.schedule.program.triggers import AT_END, AT_START
@@ -50,7 +51,9 @@ class _Lowering:
         self.b_ring = Buffer("ring_b", right_shape(form, t), form.b.dtype, scope="shared")
         self.sums = Buffer("sums", sums_shape(form, t), form.dtype, scope="shared")
         leaf = WarpTiles if form.leaf.is_matrix else ThreadTiles
-        self.leaf = leaf(form, t, self.warp, self.lane)
+        constant = (form.a_is_constant, form.b_is_constant)
+        factors = Factors(form.leaf, form.a.dtype, form.b.dtype, form.dtype, constant)
+        self.leaf = leaf(factors, t, self.warp, self.lane)
 
     @property
     def shares_sums(self) -> bool:
@@ -114,7 +117,10 @@ class _Lowering:
             step, self.steps,
             Wait(t.stages - 2), Barrier("block"),
             *refill, Commit(),
-            *self.leaf.multiply(self.a_ring, self.b_ring, step % t.stages),
+            *self.leaf.multiply(
+                Tile(self.a_ring, step % t.stages),
+                Tile(self.b_ring, step % t.stages, turned=not self.form.leaf.is_matrix),
+            ),
         )  # fmt: skip
         after = (LaunchNext(),) if t.trigger == AT_END else ()
         made: Block = (*before, *self.leaf.zero(), rounds, *after, *self.finish())
@@ -124,12 +130,17 @@ class _Lowering:
 
     def finish(self) -> tuple[Stmt, ...]:
         """The sums made results, by the threads that have them or after all blocks have added."""
-        finish = Finish(self.form, self.t, self.first_row, self.first_column, self.outer)
+        c, splits = self.form.contraction, self.t.splits
+        finish = Finish(
+            c.stage, c.reduce, c.m_axes, c.vector, self.form.rows(self.t),
+            self.form.columns(self.t), self.first_row, self.first_column, self.outer,
+        )  # fmt: skip
         if not self.shares_sums:
             return tuple(self.leaf.results(finish.store))
-        scope: BarrierScope = "cluster" if self.t.splits > 1 else "block"
+        scope: BarrierScope = "cluster" if splits > 1 else "block"
         # The stages of the ring are read and filled no more: sums may take their place.
         shared: tuple[Stmt, ...] = (Wait(0), Barrier("block"))
-        shared += tuple(self.leaf.share(self.sums, self.rank))
-        shared += (Barrier(scope), finish.add_up(self.sums, self.rank, self.thread, self.threads))
-        return (*shared, Barrier("cluster")) if self.t.splits > 1 else shared
+        shared += tuple(self.leaf.share(Tile(self.sums, self.rank)))
+        added = finish.add_up(self.sums, self.rank, splits, self.thread, self.threads)
+        shared += (Barrier(scope), added)
+        return (*shared, Barrier("cluster")) if splits > 1 else shared

@@ -16,16 +16,17 @@ and the rest of the stage is computed where the sums are complete.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from whet.core.dtypes import DType
 from whet.core.precision import STRICT
-from whet.ir.affine import affine
+from whet.ir.affine import affine, substitute
 from whet.ir.expr import Axis, Cast, Expr, Select, elements
 from whet.ir.threads import WARP
 from whet.schedule.families.contraction.match import Contraction, find_contraction
 from whet.schedule.families.gpu_contraction.place import place_of
+from whet.schedule.families.gpu_contraction.runs import Sum, in_whole_runs
 from whet.schedule.program.access import reads_constants_alone
 from whet.schedule.program.loops import start_of
 from whet.tasks.guards import is_guard
@@ -69,6 +70,11 @@ class Leaf:
     def is_matrix(self) -> bool:
         return self.lanes == WARP
 
+    @property
+    def rounds(self) -> bool:
+        """Whether factors are rounded before products cut them off."""
+        return self.precision == "tf32"
+
     def depth(self, dtype: DType) -> int:
         """Terms of one step: a vector along the depth, or 32 bytes of matrices."""
         return 32 // dtype.itemsize if self.is_matrix else VECTOR
@@ -91,6 +97,7 @@ class GpuContraction:
     a: Expr
     """The first factor before it is made the type of the sum."""
     b: Expr
+    """The second factor, over `k_axes` as well."""
     k_axes: tuple[Axis, ...]
     """Reduced axes, so that the last one steps through neighbours of a."""
 
@@ -114,11 +121,6 @@ class GpuContraction:
     @property
     def b_is_constant(self) -> bool:
         return self.contraction.b_is_constant
-
-    @property
-    def rounds(self) -> bool:
-        """Whether factors are rounded before products cut them off."""
-        return self.leaf.precision == "tf32"
 
     def threads(self, t: Tiling) -> int:
         """Threads of a block."""
@@ -172,11 +174,14 @@ def find_gpu_contraction(task: Task, leaf: Leaf) -> GpuContraction | None:
     if leaf.is_matrix and c.reduce.dtype.name != "f32":
         return None
     place = place_of(a, task)
-    k_axes = c.k_axes
+    found = Sum(a, substitute(b, c.k_values), c.k_axes)
     if place is not None:
         form = affine(place.address)
-        k_axes = tuple(sorted(k_axes, key=lambda k: -abs(form.coefficient(k))))
-    return GpuContraction(c, leaf, a, b, k_axes)
+        ordered = tuple(sorted(c.k_axes, key=lambda k: -abs(form.coefficient(k))))
+        found = replace(found, axes=ordered)
+        if c.b_is_constant:
+            found = in_whole_runs(found, place, task)
+    return GpuContraction(c, leaf, found.a, found.b, found.axes)
 
 
 def kept_of(factor: Expr) -> Expr:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whet.ir.expr import Expr, Read, Var, call, const
+from whet.ir.functions import TF32_ROUNDING
 from whet.ir.program import Allocate, Block, Buffer, Stmt, Store
 from whet.ir.threads import MatrixLoad, MatrixMultiplyAdd
-from whet.schedule.families.gpu_contraction.match import GpuContraction, Tiling
+from whet.schedule.families.gpu_contraction.match import Tiling
+from whet.schedule.families.gpu_contraction.tile import Factors, Tile
 from whet.schedule.program.loops import loop
 
 SIDE = 16
@@ -17,19 +19,19 @@ SIDE = 16
 class WarpTiles:
     """tm x tn results of every warp, as matrices of 16 x 16."""
 
-    def __init__(self, form: GpuContraction, t: Tiling, warp: Var, lane: Var) -> None:
-        self.t, self.products = t, form.leaf.products
+    def __init__(self, factors: Factors, t: Tiling, warp: Var, lane: Var) -> None:
+        self.t, self.products = t, factors.leaf.products
         across = t.bn // t.tn
         self.row, self.column = warp // across * t.tm, warp % across * t.tn
         self.down, self.across = t.tm // SIDE, t.tn // SIDE
-        self.k = form.leaf.depth(form.a.dtype)
+        self.k = factors.leaf.depth(factors.a)
         shape = (self.down, self.across, SIDE, SIDE)
-        self.acc = Buffer("acc", shape, form.dtype, scope="fragment")
-        self.left = Buffer("of_a", (self.down, SIDE, self.k), form.a.dtype, scope="fragment")
-        self.right = Buffer("of_b", (self.across, SIDE, self.k), form.b.dtype, scope="fragment")
+        self.acc = Buffer("acc", shape, factors.total, scope="fragment")
+        self.left = Buffer("of_a", (self.down, SIDE, self.k), factors.a, scope="fragment")
+        self.right = Buffer("of_b", (self.across, SIDE, self.k), factors.b, scope="fragment")
         self.i, self.j, self.e = Var("i"), Var("j"), Var("e")
-        packed = ((self.left, form.a_is_constant), (self.right, form.b_is_constant))
-        self.unrounded = [x for x, constant in packed if form.rounds and not constant]
+        known = zip((self.left, self.right), factors.is_rounded)
+        self.unrounded = [x for x, done in known if factors.leaf.rounds and not done]
 
     @property
     def registers(self) -> tuple[Buffer, ...]:
@@ -53,12 +55,13 @@ class WarpTiles:
         at = (self.i, self.j, *self.place)
         return (self.elements(Store(self.acc, at, const(0, self.acc.dtype))),)
 
-    def multiply(self, a: Buffer, b: Buffer, slot: Expr) -> tuple[Stmt, ...]:
+    def multiply(self, a: Tile, b: Tile) -> tuple[Stmt, ...]:
         """The products of a stage."""
         i, j, group = self.i, self.j, Var("group")
         k = group * self.k
-        left = MatrixLoad(self.left, (i,), a, (slot, self.row + i * SIDE, k))
-        right = MatrixLoad(self.right, (j,), b, (slot, self.column + j * SIDE, k))
+        left_at, right_at = a.at(self.row + i * SIDE, k), b.at(self.column + j * SIDE, k)
+        left = MatrixLoad(self.left, (i,), a.buffer, left_at, a.turned)
+        right = MatrixLoad(self.right, (j,), b.buffer, right_at, b.turned)
         body: Block = (
             loop(i, self.down, left, kind="unroll"),
             loop(j, self.across, right, kind="unroll"),
@@ -80,13 +83,17 @@ class WarpTiles:
         """The products of factors in two parts, small ones first.
 
         a * b  ->  low(a) * high(b) + high(a) * low(b) + high(a) * high(b)
+
+        Products cut factors off by themselves, so that their high parts need not be made; what that
+        leaves is as precise as sums in f32 are, with two instructions instead of the seven that
+        rounded parts would take.
         """
         low = [Buffer(f"low_{x.name}", x.shape, x.dtype, scope="fragment")
                for x in (self.left, self.right)]  # fmt: skip
         body: Block = (
             *loads,
-            self.rounded(self.left, low[0]),
-            self.rounded(self.right, low[1]),
+            self.each_number(self.left, lambda x, at: Store(low[0], at, x - call("tf32_cut", x))),
+            self.each_number(self.right, lambda x, at: Store(low[1], at, x - call("tf32_cut", x))),
             self.product(low[0], self.right),
             self.product(self.left, low[1]),
             self.product(self.left, self.right),
@@ -95,23 +102,22 @@ class WarpTiles:
             body = (Allocate(matrices, body),)
         return body
 
-    def rounded(self, factor: Buffer, low: Buffer | None = None) -> Stmt:
-        """Numbers rounded to what products take of them; `low` gets what that leaves."""
+    def rounded(self, factor: Buffer) -> Stmt:
+        """Numbers of which products cut off no more on average than they were made larger by."""
+        return self.each_number(factor, lambda x, at: Store(factor, at, x * TF32_ROUNDING))
+
+    def each_number(self, factor: Buffer, change: Callable[[Expr, tuple[Expr, ...]], Stmt]) -> Stmt:
+        """The statement for every number of a factor, which gets it and its place."""
         number, count = (self.i, self.down) if factor is self.left else (self.j, self.across)
         at = (number, self.e // self.k, self.e % self.k)
-        exact = Read(factor, at)
-        high = call("tf32", exact)
-        stores = [Store(factor, at, high)]
-        if low is not None:
-            stores.insert(0, Store(low, at, call("tf32", exact - high)))
-        matrix = loop(self.e, SIDE * self.k, *stores, kind="fragment")
+        matrix = loop(self.e, SIDE * self.k, change(Read(factor, at), at), kind="fragment")
         return loop(number, count, matrix, kind="unroll")
 
     def results(self, store: Callable[[Expr, Expr, Callable[[Expr], Expr]], Stmt]) -> list[Stmt]:
         raise AssertionError("the sums of warps are shared before they are finished")
 
-    def share(self, sums: Buffer, rank: Expr) -> list[Stmt]:
+    def share(self, sums: Tile) -> list[Stmt]:
         """The sums, where other threads see them."""
         i, j, (row, column) = self.i, self.j, self.place
-        at = (rank, self.row + i * SIDE + row, self.column + j * SIDE + column)
-        return [self.elements(Store(sums, at, Read(self.acc, (i, j, row, column))))]
+        at = sums.at(self.row + i * SIDE + row, self.column + j * SIDE + column)
+        return [self.elements(Store(sums.buffer, at, Read(self.acc, (i, j, row, column))))]

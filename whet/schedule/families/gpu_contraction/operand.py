@@ -38,11 +38,10 @@ def left_operand(form: GpuContraction, t: Tiling) -> Operand:
 def right_operand(form: GpuContraction, t: Tiling) -> Operand:
     """The second factor: rows of it are columns of the product."""
     rows = (form.contraction.vector,)
-    value = substitute(form.b, form.contraction.k_values)
     if not form.b_is_constant:
-        return Operand(value, rows, form.k_axes)
+        return Operand(form.b, rows, form.k_axes)
     span, last = form.columns(t), form.leaf.is_matrix
-    return _packed("packed_b", form, t, value, rows, span, depth_last=last)
+    return _packed("packed_b", form, t, form.b, rows, span, depth_last=last)
 
 
 def _packed(
@@ -66,7 +65,7 @@ def _packed(
     if row.extent > elements(rows):
         inside.append(row < elements(rows))
     value = substitute(value, env)
-    if form.rounds:
+    if form.leaf.rounds:
         value = call("tf32", value)
     if inside:
         value = select(all_of(inside), value, 0)

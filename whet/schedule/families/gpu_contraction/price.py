@@ -9,6 +9,7 @@ come in waves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,12 @@ import numpy as np
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.ir.threads import WARP
-from whet.schedule.cost.numbers.gpus import MEASURED_GHZ, TRIGGER_NS
+from whet.schedule.cost.numbers.gpus import (
+    L2_GBS_PER_PROCESSOR,
+    MATRIX_PRODUCTS_PER_CYCLE,
+    MEASURED_GHZ,
+    TRIGGER_NS,
+)
 from whet.schedule.families.gpu_contraction.match import GpuContraction, Leaf
 from whet.schedule.families.gpu_contraction.resources import registers_of, shared_bytes, threads_of
 from whet.schedule.families.gpu_contraction.space import blocks_of
@@ -123,7 +129,25 @@ def gpu_costs(form: GpuContraction, target: GpuTarget, holes: Population) -> Arr
         (holes["bm"] * a + holes["bn"] * b) * bk,
         np.full(len(bk), c.batch * c.columns * form.depth * b),
     )
-    return estimate(work, form.leaf, target, holes) + TRIGGER_NS * (holes["trigger"] == AT_END)
+    expected = np.maximum(
+        estimate(work, form.leaf, target, holes), roof(work, form.leaf, a, target, holes)
+    )
+    return expected + TRIGGER_NS * (holes["trigger"] == AT_END)
+
+
+def roof(work: Work, leaf: Leaf, itemsize: int, target: GpuTarget, holes: Population) -> Array:
+    """What the bytes and products of all blocks take at least.
+
+    The law was fitted to layers of batch one, which are far from it, and says nothing of large
+    ones: there its rates would be beyond what processors have.
+    """
+    steps = work.blocks * work.steps
+    by_bytes = steps * work.stage_bytes / (L2_GBS_PER_PROCESSOR * target.processors)
+    if not leaf.is_matrix:
+        return by_bytes
+    products = steps * holes["bm"] * holes["bn"] * holes["bk"] * leaf.products
+    rate = MATRIX_PRODUCTS_PER_CYCLE * 2 / itemsize * target.clock_ghz * target.processors
+    return np.maximum(by_bytes, products / rate)
 
 
 def estimate(work: Work, leaf: Leaf, target: GpuTarget, holes: Population) -> Array:
@@ -144,13 +168,18 @@ def estimate(work: Work, leaf: Leaf, target: GpuTarget, holes: Population) -> Ar
         busy = present * np.maximum(products * (1 + law.hidden / warps), bytes_ns)
         return law.wave + work.steps * (waiting + busy) + present * finish
 
+    total = in_waves(work, law, target, wave)
+    return total + np.where(splits > 1, law.split + law.rank * splits, 0.0)
+
+
+def in_waves(work: Work, law: Law, target: GpuTarget, wave: Callable[[Array], Array]) -> Array:
+    """The time of a kernel, given that of so many of its blocks which share a processor."""
     each = -(-work.blocks // target.processors)
     beside = blocks_beside(work, target)
     waves, rest = each // beside, each % beside
     total = waves * wave(beside) + np.where(rest > 0, wave(np.maximum(rest, 1)), 0.0)
     total = total + law.start + work.far_bytes / target.memory_gbs
-    total = total + law.crowd * np.maximum(each - CALM, 0)
-    return total + np.where(splits > 1, law.split + law.rank * splits, 0.0)
+    return np.asarray(total + law.crowd * np.maximum(each - CALM, 0))
 
 
 def blocks_beside(work: Work, target: GpuTarget) -> Array:

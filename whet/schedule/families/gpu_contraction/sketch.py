@@ -37,6 +37,9 @@ class ContractionOnGpu(Sketch[GpuContraction, GpuTarget]):
     numeric: Numeric = "exact"
     machine: ClassVar[str] = GpuTarget.kind
 
+    def chains(self) -> frozenset[tuple[str, ...]]:
+        return frozenset({("phase", "phase")})
+
     def fits(self, task: Task) -> GpuContraction | None:
         return find_gpu_contraction(task, self.leaf)
 

@@ -23,7 +23,7 @@ from whet.core.types import Shape
 from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Select, as_expr, elements
 from whet.ir.tensor import Compute, Placeholder, Tensor, subexpressions
-from whet.schedule.families.rows.match import find_rows
+from whet.schedule.families.rows.match import Rows, find_rows
 from whet.schedule.program.access import address_form, flatten_accesses, map_expr, memory_of
 from whet.schedule.program.flat import merge_axes
 from whet.schedule.program.triggers import NEVER
@@ -82,8 +82,14 @@ class GpuRowTiling:
 def find_gpu_rows(task: Task) -> GpuRows | None:
     """The task as stages over the same elements of common rows, or None."""
     found = find_rows(task)
-    if found is None or not any(_reduces(stage) for stage in found.stages):
+    return None if found is None else rows_on_gpu(found)
+
+
+def rows_on_gpu(found: Rows) -> GpuRows | None:
+    """Stages along rows, some of which reduce them, if all go over the same elements."""
+    if not any(_reduces(stage) for stage in found.stages):
         return None
+    task = found.task
     shape = _row_shape(found.stages, found.row_rank)
     if not shape:
         return None  # stages that differ, or rows of one element

@@ -14,8 +14,8 @@ from whet.ir.threads import WARP
 from whet.schedule.cost.work import lane_step, operations, reads
 from whet.schedule.families.gpu_reduce.across import steps_of
 from whet.schedule.families.gpu_reduce.price import BARRIER_NS
-from whet.schedule.families.gpu_rows.lower import KEPT_LIMIT, elements_of_thread
 from whet.schedule.families.gpu_rows.match import GpuRows
+from whet.schedule.families.gpu_rows.writer import KEPT_LIMIT, elements_of_thread
 from whet.schedule.families.gpu_spatial.price import THREAD_OVERHEAD, VECTOR_BYTES
 from whet.schedule.families.gpu_spatial.rates import (
     Work,
@@ -66,7 +66,7 @@ def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population
     blocks = np.ceil(elements(r.rows) * lanes / per_block)
     share = -(-r.length // (lanes * width)) * width
     keeps = share <= KEPT_LIMIT
-    once, again = _operations(r)
+    once, again = row_operations(r)
     instructions = THREAD_OVERHEAD + share * np.where(keeps, once, again)
     lines, nbytes = np.zeros(len(lanes)), np.full(len(lanes), nbytes_of(r.task.outputs))
     passes = np.zeros(len(lanes))
@@ -86,7 +86,7 @@ def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population
     return np.asarray(ns + sum(len(s.reduces) for s in r.stages) * meetings * barriers)
 
 
-def _operations(r: GpuRows) -> tuple[float, float]:
+def row_operations(r: GpuRows) -> tuple[float, float]:
     """Operations of an element, where lines are kept and where they are computed again."""
     once = again = 0.0
     known: dict[Expr, float] = {}

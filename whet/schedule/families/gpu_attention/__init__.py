@@ -1,0 +1,1 @@
+"""Products with stages along their rows between them on GPUs, in one kernel: attention."""

@@ -1,0 +1,201 @@
+"""Attention with given tile sizes as the program of a GPU (see `match` for its shape).
+
+await inputs; copy the queries; copy the first tiles of keys and values
+for step in tiles of keys:
+  wait for the oldest tile; barrier
+  copy the tile that comes stages - 1 later
+  scores[:, tile] = queries * keys
+barrier
+the stages of a row, by the threads that share it: weights
+for step in tiles of values:
+  wait for the oldest tile; barrier
+  copy the tile that comes stages - 1 later
+  results += weights[:, tile] * values
+finish
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from whet.core.dtypes import DType
+from whet.core.types import Shape
+from whet.ir.expr import Axis, Expr, Var, as_expr
+from whet.ir.program import Allocate, Block, Buffer, Let, Program, Stmt
+from whet.ir.threads import WARP, AwaitInputs, Barrier, LaunchNext, Wait
+from whet.schedule.families.gpu_attention.dots import DotTiles
+from whet.schedule.families.gpu_attention.match import AttentionTiling, GpuAttention
+from whet.schedule.families.gpu_attention.rows import BlockRows
+from whet.schedule.families.gpu_attention.shared import (
+    key_shape,
+    query_shape,
+    row_shape,
+    sums_shape,
+    value_shape,
+)
+from whet.schedule.families.gpu_attention.stream import Stream
+from whet.schedule.families.gpu_contraction.ffma import ThreadTiles
+from whet.schedule.families.gpu_contraction.finish import Finish
+from whet.schedule.families.gpu_contraction.loader import Loader
+from whet.schedule.families.gpu_contraction.match import Span
+from whet.schedule.families.gpu_contraction.mma import WarpTiles
+from whet.schedule.families.gpu_contraction.operand import Operand
+from whet.schedule.families.gpu_contraction.tile import Factors, Tile
+from whet.schedule.program.access import address_form, memory_of
+from whet.schedule.program.flat import FlatStage
+from whet.schedule.program.kernel import Kernel
+from whet.schedule.program.loops import arguments_of, loop, split_index
+from whet.schedule.program.triggers import AT_END, AT_START
+
+
+def lower_gpu_attention(form: GpuAttention, t: AttentionTiling, name: str) -> Kernel:
+    """The kernel of the task with the given tile sizes."""
+    return _Lowering(form, t).kernel(name)
+
+
+class _Lowering:
+    """The nest, with the positions that its parts share."""
+
+    def __init__(self, form: GpuAttention, t: AttentionTiling) -> None:
+        self.form, self.t = form, t
+        self.block, self.warp, self.lane = Var("block"), Var("warp"), Var("lane")
+        self.thread = Var("thread")
+        span = form.row_span(t)
+        self.blocks = form.batch * span.tiles
+        self.first_row = span.start(self.block % span.tiles)
+        positions = split_index(self.block // span.tiles, form.first.outer)
+        self.outer = [positions[axis] for axis in form.first.outer]
+        self.threads = form.threads(t)
+        scores, sums = form.score_type, form.second.reduce.dtype
+        weights = form.weight.dtype
+        self.queries = _shared("queries", query_shape(form, t), form.queries.dtype)
+        self.keys = _shared("keys", key_shape(form, t), form.keys.dtype)
+        self.values = _shared("values", value_shape(form, t), form.values.dtype)
+        self.scores = _shared("scores", row_shape(form, t, scores), scores)
+        self.weights = self.scores
+        if not form.in_place:
+            self.weights = _shared("weights", row_shape(form, t, weights), weights)
+        self.sums = _shared("sums", sums_shape(form, t), sums)
+        of_scores = Factors(form.leaf, form.queries.dtype, form.keys.dtype, scores)
+        of_results = Factors(form.leaf, weights, form.values.dtype, sums, (form.leaf.rounds, False))
+        by_threads = ThreadTiles if form.turned_keys else DotTiles
+        first = WarpTiles if form.leaf.is_matrix else by_threads
+        second = WarpTiles if form.leaf.is_matrix else ThreadTiles
+        self.first = first(of_scores, form.score_tiling(t), self.warp, self.lane)
+        self.second = second(of_results, form.result_tiling(t), self.warp, self.lane)
+
+    def kernel(self, name: str) -> Kernel:
+        nest = self.nest()
+        inputs, arguments = arguments_of(self.form.task, (nest,), {})
+        target = memory_of(self.form.second.stage, self.form.task)
+        program = Program(name, inputs, (target,), (nest,))
+        return Kernel(program, arguments, self.form.task.outputs)
+
+    def nest(self) -> Stmt:
+        """The loops around the code of a thread."""
+        rows = BlockRows(
+            self.form, self.t, self.scores, self.weights, self.first_row, self.outer, self.thread
+        )
+        between, cells = rows.code()
+        stream = self.stream()
+        before: Block = (LaunchNext(),) if self.t.trigger == AT_START else ()
+        body: Block = (
+            *before, AwaitInputs(), self.load_queries(), *stream.before(),
+            self.score_rounds(stream), Barrier("block"), *between, *self.results(stream),
+        )  # fmt: skip
+        named = Let(self.thread, self.warp * WARP + self.lane, body)
+        lanes = loop(self.lane, WARP, named, kind="lane")
+        warps = loop(self.warp, self.threads // WARP, lanes, kind="warp")
+        shared = [self.queries, self.keys, self.values, self.scores, *cells]
+        if not self.form.in_place:
+            shared.append(self.weights)
+        if self.form.leaf.is_matrix:
+            shared.append(self.sums)
+        return loop(self.block, self.blocks, *_allocated(shared, (warps,)), kind="grid")
+
+    def at(self, axes: Sequence[Axis]) -> dict[Expr, Expr]:
+        """The position of the block on outer axes."""
+        return dict(zip(axes, self.outer, strict=True))
+
+    # ----------------------------------------------------------------------------------- copies
+    def load_queries(self) -> Stmt:
+        first, depth = self.form.first, self.form.padded_depth
+        operand = Operand(self.form.queries, (first.row,), (first.depth,))
+        rows = self.form.row_span(self.t)
+        loader = self.loader(operand, self.queries, rows, depth, self.at(first.outer))
+        return replace(loader, first_row=self.first_row).load(as_expr(0), as_expr(0))
+
+    def stream(self) -> Stream:
+        form, t = self.form, self.t
+        first, second, steps = form.first, form.second, form.steps(t)
+        keys = self.loader(
+            Operand(form.keys, (first.column,), (first.depth,)), self.keys, form.key_span(t),
+            form.padded_depth, self.at(first.outer),
+        )  # fmt: skip
+        values = self.loader(
+            Operand(form.values, (second.column,), (second.depth,)), self.values,
+            form.result_span(t), t.bn, self.at(second.outer),
+        )  # fmt: skip
+        keys = replace(keys, depth_last=not form.turned_keys)
+        values = replace(values, depth_last=False, tiles=steps)
+        return Stream(keys, values, t.bn, steps, form.slots(t), t.stages)
+
+    def loader(
+        self, operand: Operand, ring: Buffer, rows: Span, bk: int, outer: dict[Expr, Expr]
+    ) -> Loader:
+        """Rows from the first one on with all of their depth, which is `bk` at most."""
+        return Loader(
+            operand, self.form.task, ring, True, rows, as_expr(0), bk, 1, outer,
+            self.thread, self.threads,
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------------- products
+    def score_rounds(self, stream: Stream) -> Stmt:
+        step = Var("step")
+        keys = Tile(self.keys, step % stream.slots, turned=self.form.turned_keys)
+        made: Block = (
+            *self.first.zero(),
+            *self.first.multiply(Tile(self.queries, as_expr(0)), keys),
+            *self.first.share(Tile(self.scores, as_expr(0), step * self.t.bn)),
+        )
+        made = _allocated(self.first.registers, made)
+        return loop(step, stream.steps, *stream.for_scores(step), *made)
+
+    def results(self, stream: Stream) -> Block:
+        step = Var("step")
+        weights = Tile(self.weights, as_expr(0), step * self.t.bn)
+        values = Tile(self.values, step % stream.slots, turned=True)
+        rounds = loop(
+            step, stream.steps, *stream.for_results(step), *self.second.multiply(weights, values)
+        )
+        after = (LaunchNext(),) if self.t.trigger == AT_END else ()
+        made: Block = (*self.second.zero(), rounds, *after, *self.finish())
+        return _allocated(self.second.registers, made)
+
+    def finish(self) -> Block:
+        """The sums made results, by the threads that have them or in vectors along the columns."""
+        form, second = self.form, self.form.second
+        address = address_form(form.task.buffers[second.stage], second.stage.axes).expr()
+        target = memory_of(second.stage, form.task)
+        finish = Finish(
+            FlatStage(second.stage.axes, target, address, second.body), second.reduce,
+            (second.row,), second.column, form.row_span(self.t), form.result_span(self.t),
+            self.first_row, as_expr(0), self.at(second.outer),
+        )  # fmt: skip
+        if isinstance(self.second, ThreadTiles):
+            return tuple(self.second.results(finish.store))
+        # Values and weights are read no more: sums may take their place.
+        shared = self.second.share(Tile(self.sums, as_expr(0)))
+        added = finish.add_up(self.sums, as_expr(0), 1, self.thread, self.threads)
+        return (Wait(0), Barrier("block"), *shared, Barrier("block"), added)
+
+
+def _shared(name: str, shape: Shape, dtype: DType) -> Buffer:
+    return Buffer(name, shape, dtype, scope="shared")
+
+
+def _allocated(buffers: Sequence[Buffer], body: Block) -> Block:
+    for buffer in reversed(buffers):
+        body = (Allocate(buffer, body),)
+    return body

@@ -1,0 +1,83 @@
+"""Prices of attention on GPUs, for a whole population at once.
+
+A block takes as long as the kernels of its two products would, whose laws are those of
+contractions (`gpu_contraction.price`), but it starts once, and waits for its first bytes once;
+between them the threads of a row go through its stages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whet.core.gpu import GpuTarget
+from whet.core.types import Array
+from whet.ir.threads import WARP
+from whet.schedule.cost.numbers.gpus import MEASURED_GHZ, ROW_ISSUE_CYCLES, TRIGGER_NS
+from whet.schedule.families.gpu_attention.match import GpuAttention
+from whet.schedule.families.gpu_attention.resources import (
+    lanes_of,
+    registers_of_block,
+    share_of,
+    shared_bytes,
+    steps_of,
+    threads_of,
+    width_of,
+)
+from whet.schedule.families.gpu_attention.space import blocks_of
+from whet.schedule.families.gpu_contraction.price import LAWS, SCHEDULERS, Work, in_waves
+from whet.schedule.families.gpu_reduce.across import steps_of as steps_across
+from whet.schedule.families.gpu_reduce.price import BARRIER_NS
+from whet.schedule.families.gpu_rows.price import row_operations
+from whet.schedule.families.gpu_rows.writer import KEPT_LIMIT
+from whet.schedule.program.triggers import AT_END
+from whet.schedule.space.sketch import Population
+
+
+def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) -> Array:
+    """Estimated nanoseconds for every row of the holes."""
+    law, clock = LAWS[form.leaf.name], target.clock_ghz / MEASURED_GHZ
+    bm, bn, steps, width = holes["bm"], holes["bn"], steps_of(form, holes), width_of(holes)
+    threads = threads_of(form, holes)
+    scores = _products(form, holes["tm"], holes["tn"], bm * bn * form.padded_depth)
+    results = _products(form, holes["tm2"], holes["tn2"], bm * bn * width)
+    keys = bn * form.padded_depth * form.keys.dtype.itemsize
+    values = bn * width * form.values.dtype.itemsize
+    queries = bm * form.padded_depth * form.queries.dtype.itemsize
+    near = law.near * clock
+    waiting = law.step + law.arrival / (holes["stages"] - 1)
+    finish = law.finish * bm * width / 1000 if form.leaf.is_matrix else 0.0
+
+    def wave(present: Array) -> Array:
+        """So many blocks that share a processor."""
+        warps = present * threads / WARP
+        felt = (1 + law.hidden / (warps / SCHEDULERS)) / clock
+        busy = np.maximum(scores * felt, keys / near) + np.maximum(results * felt, values / near)
+        rows = _rows(form, target, holes, warps)
+        total = law.wave + steps * (2 * waiting + present * busy) + rows
+        return np.asarray(total + present * (queries / near + finish))
+
+    work = Work(
+        blocks_of(form, holes), threads, shared_bytes(form, holes),
+        registers_of_block(form, holes), 2 * steps, np.maximum(keys, values),
+        np.full(len(bm), float(form.task.constant_bytes)),
+    )  # fmt: skip
+    late = TRIGGER_NS * (holes["trigger"] == AT_END)
+    return np.asarray(in_waves(work, law, target, wave) + late)
+
+
+def _products(form: GpuAttention, tm: Array, tn: Array, products: Array) -> Array:
+    """Nanoseconds of so many multiply-adds, and of reading their factors."""
+    law = LAWS[form.leaf.name]
+    return np.asarray(products / law.rate * (1 + law.reuse * (tm + tn) / (tm * tn)))
+
+
+def _rows(form: GpuAttention, target: GpuTarget, holes: Population, warps: Array) -> Array:
+    """Nanoseconds from the sums of rows to their weights, for so many warps of a processor."""
+    share, lanes = share_of(form, holes), lanes_of(form, holes)
+    once, again = row_operations(form.rows)
+    instructions = share * np.where(share <= KEPT_LIMIT, once, again)
+    cycles = np.maximum(np.ceil(warps / SCHEDULERS), ROW_ISSUE_CYCLES) * instructions
+    meetings = np.array([1.0 + len(tuple(steps_across(int(n)))) for n in lanes])
+    reduces = sum(len(stage.reduces) for stage in form.rows.stages)
+    barriers = BARRIER_NS["block"] + reduces * meetings * BARRIER_NS["warp"]
+    return np.asarray(cycles / target.clock_ghz + barriers)

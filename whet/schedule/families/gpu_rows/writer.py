@@ -1,0 +1,190 @@
+"""Stages along rows as code of the threads that share a row.
+
+thread t of `lanes`; element (n * lanes + t) * width + v of the row is its own
+a reduction:    acc[v] over its elements, then across the threads of the row
+element-wise:   line[n, v], in registers, and stored if it has a place
+a number:       the same in every thread of the row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from whet.ir.affine import substitute
+from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, elements, equal
+from whet.ir.program import Buffer, If, LoopKind, Stmt, Store
+from whet.ir.tensor import Compute, producers
+from whet.schedule.families.gpu_reduce.across import across_threads, barrier_within, combined
+from whet.schedule.families.gpu_rows.match import GpuRows, RowStage
+from whet.schedule.program.access import map_expr
+from whet.schedule.program.accumulate import combine
+from whet.schedule.program.loops import identity_element, loop, split_index
+
+KEPT_LIMIT = 32
+"""Elements of a row that a thread keeps in registers at most, of every line."""
+
+
+def elements_of_thread(length: int, lanes: int, width: int) -> int:
+    """The most elements that a thread has of a row."""
+    return -(-length // (lanes * width)) * width
+
+
+@dataclass(frozen=True, eq=False)
+class RowThreads:
+    """The threads of a row, among those of a block."""
+
+    lanes: int
+    width: int
+    """Elements that a thread takes at once."""
+    slots: int
+    """Rows that the block has at once."""
+    slot: Expr
+    """Which of them is this thread's."""
+    thread: Expr
+    """The number of the thread in its row."""
+    row: Mapping[Expr, Expr]
+    """The positions of the row."""
+
+
+class RowWriter:
+    """The statements of all stages.
+
+    `places` says where stages are stored, over the axes of rows and elements, and `known` what
+    stands for expressions of the stages.
+    """
+
+    def __init__(
+        self, r: GpuRows, team: RowThreads, places: Mapping[Compute, Read],
+        known: Mapping[Expr, Expr],
+    ) -> None:  # fmt: skip
+        self.r, self.team, self.places = r, team, places
+        self.n, self.v = Var("n"), Var("v")
+        last = r.elements[-1]
+        self.groups = (*r.elements[:-1], Axis(last.name, last.extent // team.width))
+        self.full, self.rest = divmod(elements(self.groups), team.lanes)
+        self.keeps = elements_of_thread(r.length, team.lanes, team.width) <= KEPT_LIMIT
+        self.registers: list[Buffer] = []
+        self.shared: list[Buffer] = []
+        self.values: dict[Expr, Expr] = dict(known)
+        """What stands for reads of earlier stages and for elements that are kept."""
+
+    def code(self) -> list[Stmt]:
+        """The statements; `registers` and `shared` are then the memory that they need."""
+        found: list[Stmt] = []
+        if self.keeps:
+            for number, read in enumerate(self.r.shared):
+                found += self.kept(f"kept{number}", read, read)
+        for stage in self.r.stages:
+            found += self.line(stage) if stage.is_line else self.number(stage)
+        return found
+
+    # --------------------------------------------------------------------------------- elements
+    def place(self, n: Expr) -> dict[Expr, Expr]:
+        """The element with number (n, v) of this thread, on all axes."""
+        found = split_index(n * self.team.lanes + self.team.thread, self.groups)
+        env: dict[Expr, Expr] = dict(self.team.row)
+        env |= {a: found[g] for a, g in zip(self.r.elements, self.groups)}
+        env[self.r.elements[-1]] = found[self.groups[-1]] * self.team.width + self.v
+        return env
+
+    def each(self, body: Callable[[Expr], Stmt]) -> list[Stmt]:
+        """The statement for all elements of this thread, given the number of the vector."""
+
+        def vector(n: Expr) -> Stmt:
+            return loop(self.v, self.team.width, body(n), kind="vector")
+
+        kind: LoopKind = "unroll" if self.keeps else "serial"
+        found: list[Stmt] = []
+        if self.full:
+            found.append(loop(self.n, self.full, vector(self.n), kind=kind))
+        if self.rest:
+            found.append(If(self.team.thread < self.rest, (vector(as_expr(self.full)),)))
+        return found
+
+    def at(self, e: Expr, n: Expr) -> Expr:
+        """An expression of a stage at the element (n, v)."""
+        known = map_expr(e, self.values.get)
+        return substitute(known, {**self.place(n), self.n: n})
+
+    def register(self, name: str, shape: tuple[int, ...], e: Expr) -> Buffer:
+        made = Buffer(name, shape, e.dtype, scope="register")
+        self.registers.append(made)
+        return made
+
+    def kept(self, name: str, stands_for: Expr, e: Expr) -> list[Stmt]:
+        """A value of every element in registers, which stands for an expression from now on."""
+        shape = (self.full + (self.rest > 0), self.team.width)
+        place = self.register(name, shape, e)
+        found = self.each(lambda n: Store(place, (n, self.v), self.at(e, n)))
+        self.values[stands_for] = place[self.n, self.v]
+        return found
+
+    # ----------------------------------------------------------------------------------- stages
+    def line(self, stage: RowStage) -> list[Stmt]:
+        """A value for every element of the row."""
+        mark = Read(stage.mark, ())
+        found: list[Stmt] = []
+        if not self.is_read(stage):
+            value = stage.body
+        elif self.keeps:
+            found = self.kept(f"line{len(self.registers)}", mark, stage.body)
+            value = mark
+        else:
+            value = self.values[mark] = map_expr(stage.body, self.values.get)
+        if stage.stage in self.places:
+            buffer, at = self.place_of(stage)
+            found += self.each(
+                lambda n: Store(buffer, tuple(self.at(i, n) for i in at), self.at(value, n))
+            )
+        return found
+
+    def place_of(self, stage: RowStage) -> tuple[Buffer, Sequence[Expr]]:
+        place = self.places[stage.stage]
+        assert isinstance(place.tensor, Buffer)
+        return place.tensor, place.indices
+
+    def is_read(self, stage: RowStage) -> bool:
+        return any(stage.stage in producers(s.stage) for s in self.r.stages)
+
+    def number(self, stage: RowStage) -> list[Stmt]:
+        """One value for the row, which all of its threads have."""
+        found: list[Stmt] = []
+        for reduce in stage.reduces:
+            found += self.reduction(reduce)
+        place = self.register(f"number{len(self.registers)}", (), stage.body)
+        env = self.team.row
+        value = substitute(map_expr(stage.body, self.values.get), env)
+        found.append(Store(place, (), value))
+        self.values[Read(stage.mark, ())] = place[()]
+        if stage.stage in self.places:
+            buffer, at = self.place_of(stage)
+            stored = Store(buffer, tuple(substitute(i, env) for i in at), place[()])
+            found.append(If(equal(self.team.thread, 0), (stored,)))
+        return found
+
+    def reduction(self, reduce: Reduce) -> list[Stmt]:
+        """The thread's own elements added up, then those of all threads of the row."""
+        kind, lanes, number = reduce.kind, self.team.lanes, len(self.shared)
+        acc = self.register(f"acc{number}", (self.team.width,), reduce.value)
+        here = acc[(self.v,)]
+        start = Store(acc, (self.v,), identity_element(kind, acc.dtype))
+        found: list[Stmt] = [loop(self.v, self.team.width, start, kind="vector")]
+        found += self.each(
+            lambda n: Store(acc, (self.v,), combine(kind, here, self.at(reduce.value, n)))
+        )
+        shape = (self.team.slots, lanes)
+        cells = Buffer(f"cells{number}", shape, acc.dtype, scope="shared")
+        self.shared.append(cells)
+
+        slot, thread = self.team.slot, self.team.thread
+
+        def store(e: Expr) -> Stmt:
+            return Store(cells, (slot, thread), e)
+
+        own = combined(kind, lambda n: acc[(n,)], 0, 1, self.team.width)
+        steps, total = across_threads(
+            kind, thread, lanes, barrier_within(lanes), lambda n: cells[slot, n], store
+        )
+        self.values[reduce] = total
+        return [*found, store(own), *steps]
