@@ -14,32 +14,22 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import torch
 
 import whet
+from harness.gpu_networks import BUILDERS, Replay, networks, replay_of
 from harness.onnx_torch import Translated, channels_last, translated
 from harness.report import ABSENT, Goal, Report, number, parser, say, settings_of
 from whet.build.backend import named_target
 from whet.core.types import Array
-from zoo import convolutional, sequential
-from zoo.networks import Network, described
+from zoo.networks import Network
 
-BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
-    "resnet50": convolutional.resnet50,
-    "resnext50": convolutional.resnext50,
-    "mobilenet_v2": convolutional.mobilenet_v2,
-    "resnet18_3d": convolutional.resnet18_3d,
-    "dcgan": convolutional.dcgan,
-    "bert_base": sequential.bert_base,
-    "vit_base": lambda: sequential.vit_tiny(width=768, heads=12),
-}
 MEANS = {"fp32": 2.3, "fp32x3": 2.8, "tf32": 1.8, "fp16": 1.8}
 """The wanted geometric mean of ratios to torch, by precision."""
 MILLISECONDS = {
@@ -49,7 +39,6 @@ MILLISECONDS = {
 }  # fmt: skip
 """Wanted times."""
 ROUNDS, REPLAYS = 9, 20
-Replay = Callable[[], None]
 
 
 def main() -> None:
@@ -88,17 +77,6 @@ def arguments() -> argparse.ArgumentParser:
     return made
 
 
-def networks(folder: Path, names: list[str]) -> list[Network]:
-    found = []
-    for name in names:
-        path = folder / f"{name}.onnx"
-        if not path.exists():
-            onnx.save(BUILDERS[name](), path)
-        inputs = tuple(described(i) for i in onnx.load(path).graph.input)
-        found.append(Network(name, path, inputs))
-    return found
-
-
 def compared(network: Network, precision: str, given: argparse.Namespace) -> dict[str, Any]:
     """The best of torch and whet in turns, and whet's difference from ONNX Runtime."""
     sample = network.sample()
@@ -108,7 +86,7 @@ def compared(network: Network, precision: str, given: argparse.Namespace) -> dic
     )  # fmt: skip
     seconds = time.perf_counter() - start
     error = error_of(model, network, sample)
-    contenders = {"whet": whet_replay(model)}
+    contenders = {"whet": replay_of(model._first.executable)}
     contenders |= torch_replays(network, sample, precision, inductor=given.inductor)
     times = in_turns(contenders)
     best = min((name for name in times if name != "whet"), key=lambda name: times[name])
@@ -127,13 +105,6 @@ def error_of(model: Any, network: Network, sample: Mapping[str, Array]) -> float
         float(np.linalg.norm(np.asarray(got, np.float64) - want) / np.linalg.norm(want))
         for got, want in zip(model.results(**sample).values(), wanted, strict=True)
     )
-
-
-def whet_replay(model: Any) -> Replay:
-    """Plays what the last call has recorded."""
-    (segment,) = model._first.executable.segments
-    (context,) = segment.idle[None]
-    return lambda: context.driver.play(context.recording, context.stream)
 
 
 # ----------------------------------------------------------------------------------------- torch

@@ -17,9 +17,10 @@ import numpy as np
 from harness.tuning import native_engine
 from harness.turns import Settings, machine_busy_seconds
 from whet.build.backend import KernelPrice, backend_of
-from whet.build.executable import NativeExecutable, NativeStep
+from whet.build.executable import NativeExecutable
 from whet.build.kernels import KernelMaker
 from whet.build.native import NO_CACHE, build
+from whet.build.steps import NativeStep
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.graph.passes.expand_composites import expand_composites

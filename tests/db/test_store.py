@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.db.samples import TARGET, WORKLOAD, record
+from tests.db.samples import TARGET, WORKLOAD, network_trial, record
 from tests.db.writer import PER_TRANSACTION
 from whet.core.cpu import PRESETS
 from whet.core.errors import WhetError
@@ -118,6 +118,50 @@ def test_a_promoted_candidate_outranks_faster_ones(path: Path) -> None:
         assert best_holes(database) == 3
         database.promote(fast)
         assert best_holes(database) == 2
+
+
+def test_trials_inside_networks_come_back_as_they_were(path: Path) -> None:
+    given = [
+        network_trial(1, 0.98, kept=True),
+        network_trial(2, None),
+        network_trial(3, 1.01, beside="others"),
+    ]
+    with Database(path) as database:
+        database.add_network_trials(given)
+        database.add_network_trials([network_trial(1, network="another")])
+    with Database(path) as database:
+        assert database.network_trials("a network", TARGET, 2) == given
+        assert not database.network_trials("a network", TARGET, 1)
+        assert not database.network_trials("a network", PRESETS["aarch64-neon"], 2)
+        # They are no measurements: nothing is the best of its workload by them.
+        assert database.best(WORKLOAD.key, TARGET, 2) is None
+        assert not list(database.records())
+
+
+def test_a_wrong_answer_counts_inside_networks_too(path: Path) -> None:
+    with Database(path) as database:
+        database.add([record(1), record(2)])
+        database.add_network_trials([network_trial(1), network_trial(2)])
+        database.add([record(2, None, outcome=Outcome.WRONG_ANSWER, at=8.0)])
+        assert database.network_trials("a network", TARGET, 2) == [network_trial(1)]
+
+
+def test_what_is_chosen_inside_networks_is_evidence(path: Path) -> None:
+    with Database(path) as database:
+        database.add([record(1)])
+        before = database.evidence_key(TARGET, 2)
+        database.add_network_trials([network_trial(1)])
+        assert database.evidence_key(TARGET, 2) != before
+
+
+def test_a_trial_inside_a_network_that_means_nothing_is_damage(path: Path) -> None:
+    with Database(path) as database:
+        database.add_network_trials([network_trial(1)])
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE record SET holes = 'mr=1'")
+        connection.commit()
+    with Database(path) as database, pytest.raises(WhetError, match=r"(?s)WH4101.*candidate 1"):
+        database.network_trials("a network", TARGET, 2)
 
 
 def test_measurements_are_only_ever_added(path: Path) -> None:
@@ -236,6 +280,7 @@ def test_a_read_only_database_can_be_read(path: Path) -> None:
             lambda: database.add([record(2)]),
             lambda: database.promote(1),
             lambda: database.add_model(TARGET, "trees", b""),
+            lambda: database.add_network_trials([network_trial(1)]),
         ):
             with pytest.raises(WhetError, match="reading only") as refused:
                 write()

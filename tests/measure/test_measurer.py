@@ -13,16 +13,12 @@ import pytest
 from tests.measure.planted import FAULTS, TARGET, double_task, matmul_task, plant, uproot
 from whet.core.outcomes import Outcome
 from whet.db.store import Database
-from whet.measure.cpu.measurer import (
-    LEAST_LIMIT_SECONDS,
-    LIMIT_BY_BEST,
-    Measurer,
-    _place,
-)
+from whet.measure.cpu.measurer import LIMIT_BY_BEST, Measurer, _place
 from whet.measure.kernel_process import Loadable, Ran
 from whet.measure.records import record_of
 from whet.measure.results import Candidate, Measured
 from whet.measure.statistics import is_better, median_interval, turn_ratios
+from whet.measure.trials import LEAST_LIMIT_SECONDS
 from whet.schedule.default import default_choice
 from whet.schedule.space.registry import SKETCHES
 from whet.schedule.space.trace import Trace, TransformStep, trace_of
@@ -178,13 +174,13 @@ def test_a_worker_killed_from_outside_is_replaced(measurer: Measurer) -> None:
 
 def test_limits_shrink_with_the_best(measurer: Measurer, monkeypatch: pytest.MonkeyPatch) -> None:
     task = double_task(101)
-    bench = measurer._bench_for(task, 1, TARGET)
-    assert measurer._limit(bench) == 0.3
+    place, times = _place(measurer._bench_for(task, 1, TARGET)), measurer.times
+    assert times.limit(place) == 0.3
     measured = measurer.measure(task, [planted("right")], 1, TARGET)[0]
-    assert measurer.best[_place(bench)] == measured.seconds
+    assert times.seconds[place] == measured.seconds
     for best, limit in ((1e-6, LEAST_LIMIT_SECONDS), (7.0, 7.0 * LIMIT_BY_BEST)):
-        monkeypatch.setitem(measurer.best, _place(bench), best)
-        assert measurer._limit(bench) == limit
+        monkeypatch.setitem(times.seconds, place, best)
+        assert times.limit(place) == limit
 
 
 def test_comparing_says_what_its_samples_say(measurer: Measurer) -> None:

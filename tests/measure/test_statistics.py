@@ -12,9 +12,12 @@ from whet.measure.statistics import (
     ENOUGH_SECONDS,
     WAKING_SECONDS,
     BadClock,
+    Clock,
     is_better,
+    is_better_network,
     is_steady,
     median_interval,
+    network_turns,
     take_samples,
     take_turns,
     turn_ratios,
@@ -117,3 +120,36 @@ def test_noise_makes_no_winner() -> None:
     assert wins <= 10
     a, b = (rng.lognormal(m, 0.05, size=60).tolist() for m in (0.0, 0.1))
     assert is_better(turn_ratios(a, b))
+
+
+def judged(gain: float, seed: int, seconds: float = 0.15) -> tuple[bool, int]:
+    """Whether a network that is so much faster wins, and in how many rounds, of half a millisecond
+    and with 0.3 % of noise."""
+    rng = np.random.default_rng(seed)
+
+    def clock(milliseconds: float) -> Clock:
+        return lambda n: float(n * milliseconds * 1e-3 * rng.normal(1.0, 0.003))
+
+    clocks = clock(0.5 * (1 - gain)), clock(0.5)
+    a, b = network_turns(*clocks, no_beat, seconds)
+    return is_better_network(turn_ratios(a, b)), len(a) // 2
+
+
+def test_a_kernel_that_makes_a_network_a_little_faster_is_seen() -> None:
+    found = [judged(0.005, seed) for seed in range(100)]
+    assert sum(won for won, _ in found) > 90
+    assert not is_better([0.995] * 40)  # as a kernel by itself it would not do
+
+
+def test_noise_makes_no_network_faster() -> None:
+    assert not any(judged(0.0, seed)[0] for seed in range(1000))
+
+
+def test_a_network_that_is_slower_is_soon_judged() -> None:
+    found = [judged(-0.01, seed) for seed in range(100)]
+    assert not any(won for won, _ in found)
+    assert np.median([rounds for _, rounds in found]) <= 6
+
+
+def test_a_slow_network_has_as_many_rounds_as_a_win_takes() -> None:
+    assert judged(0.01, 0, seconds=1e-6) == (True, 13)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.build.comparing import NO_CACHE, TARGET
 from whet.build.native import build
+from whet.build.tasks import planned
 from whet.codegen.llvm.generator import LlvmGenerator
 from whet.core.dtypes import f32
 from whet.core.outcomes import Outcome
@@ -113,7 +114,7 @@ def test_measured_times_decide_and_travel_with_the_model(tmp_path: Path, faster:
         tasks = weighted_tasks([graph], TARGET, 1, "real", schedules.faster)
         assert sum(not w.alternative for w in tasks) == (1 if faster else 2)
         assert {w.count for w in tasks if w.alternative} == {0}
-        stored = schedules.used(w.task for w in tasks if not w.alternative)
+        stored = schedules.used(planned(graph, TARGET, 1, "real", schedules.faster))
     elsewhere = Schedules(TARGET, 1, "real", None, stored)
     assert elsewhere.faster(one.task, parts) is faster
 

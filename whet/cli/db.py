@@ -11,6 +11,7 @@ import typer
 
 from whet.api.arguments import thread_count
 from whet.api.engines import default_engine
+from whet.build.backend import backend_of
 from whet.cli.arguments import (
     InputOption,
     JsonOption,
@@ -142,7 +143,8 @@ def explain_command(
     json: JsonOption = False,
 ) -> None:
     """Show for every task of a model which schedule it gets, and why."""
-    from whet.joint.tuning import weighted_tasks  # loads LLVM: only when needed
+    from whet.build.tasks import planned  # loads LLVM: only when needed
+    from whet.joint.tuning import weighted_tasks
     from whet.tune.schedule import Schedules
 
     reporter = Reporter(quiet=quiet, as_json=json)
@@ -151,13 +153,15 @@ def explain_command(
     if target is None:
         fail("WH3007", "only native code has schedules", kind=UsageError)
     kind: Numeric = "exact" if compiled.numerics == "exact" else "real"
-    count = thread_count(threads)
+    count = backend_of(target).used_threads(thread_count(threads))
     stored = read_artifact(model).schedules if is_artifact(model) else ()
     with Database(records_path(db)) as database:
         schedules = Schedules(target, count, kind, database, stored)
+        plans = planned(compiled.graph, target, count, kind, schedules.faster)
+        within = {key: schedules.within(plan.key) for plan in plans for key in plan.tasks}
         found: list[dict[str, Any]] = [
             {"task": w.name, "count": w.count, "key": w.task.key}
-            | _explain(w.task, schedules, database)
+            | _explain(w.task, within[w.task.key], database)
             for w in weighted_tasks([compiled.graph], target, count, kind, schedules.faster)
             if not w.alternative
         ]

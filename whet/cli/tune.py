@@ -38,7 +38,7 @@ from whet.joint.tuning import tune_graphs
 from whet.tune.models.learners import DEFAULT_LEARNER, LEARNERS
 from whet.tune.objectives import OBJECTIVES, make_objective
 from whet.tune.policies import find_policy, policy_names
-from whet.tune.report import Report, Status, Watch, shares
+from whet.tune.report import Refining, Report, Status, Watch, shares
 from whet.tune.tuner import Budget
 
 DEFAULT_BUDGET = "1m"
@@ -96,7 +96,8 @@ def tune_command(
     """Search for faster kernels of models.
 
     Everything that is measured is kept at once, so stopping with Ctrl-C loses nothing; a later
-    search goes on where this one stopped, and every later compile uses what was found.
+    search goes on where this one stopped, and every later compile uses what was found.  For GPUs,
+    the last fifth of the time is for exchanging kernels inside the whole network.
     """
     reporter = Reporter(quiet=quiet, as_json=json)
     seconds = math.inf if budget is None and trials else parse_budget(budget or DEFAULT_BUDGET)
@@ -121,12 +122,15 @@ def tune_command(
           hint="tune them one after the other", kind=UsageError)  # fmt: skip
     found = tuned_target(default_engine(reporter.note, names.pop(), ways.pop()))
     latest: list[Report] = []
+    networks: dict[str, Refining] = {}
     interrupted = True
 
     with live_search(reporter, "looking for candidates") as show:
 
         def watch(reports: Sequence[Report], status: Status) -> None:
             latest[:] = reports
+            if status.refining is not None:
+                networks[status.refining.network] = status.refining
             show(reports, status)
 
         # A search that is stopped is a shorter search: what it found is in the database.
@@ -145,10 +149,14 @@ def tune_command(
         "tasks": [_document(r, share) for r, share in zip(latest, shares(latest))],
         "trials": sum(r.trials for r in latest),
         "seconds_of_tasks": sum(r.total for r in latest),
+        "networks": [_network_document(r) for r in networks.values()],
         "interrupted": interrupted,
     }
     rows = [_row(r, share) for r, share in zip(latest, shares(latest))]
     reporter.result(document, lambda: reporter.table(COLUMNS, rows))
+    if reporter.err.is_terminal:  # elsewhere it has been told on the way
+        for state in networks.values():
+            reporter.note(inside(state))
 
 
 COLUMNS = ("task", "weight", "trials", "default us", "best us", "gain", "GFLOP/s", "roofline",
@@ -188,6 +196,26 @@ def _document(r: Report, share: float) -> dict[str, object]:
     }
 
 
+def _network_document(r: Refining) -> dict[str, object]:
+    return {
+        "network": r.network,
+        "tried": r.tried,
+        "changed": r.changed,
+        "seconds_before": finite(r.before),
+        "seconds": finite(r.seconds),
+        "problem": r.problem,
+    }
+
+
+def inside(r: Refining) -> str:
+    """The state of the search inside a network."""
+    if r.problem:
+        return f"{r.network}: not timed as a whole, {r.problem}"
+    known = math.isfinite(r.seconds)
+    gained = f", {r.before * 1e3:.3f} -> {r.seconds * 1e3:.3f} ms" if known else ""
+    return f"{r.network}: {r.tried} exchanges tried, {r.changed} tasks changed{gained}"
+
+
 def kept_trials() -> int:
     """Measurements in the database, which must be one that can be written."""
     with Database(records_path(), to_write=True) as database:
@@ -215,7 +243,11 @@ def lines_of_progress(note: Callable[[str], None]) -> Watch:
 
     def watch(reports: Sequence[Report], status: Status) -> None:
         nonlocal next_time
-        if status.elapsed >= next_time:
+        if status.refining is not None:
+            if status.refining.ended or status.elapsed >= next_time:
+                next_time = status.elapsed + SECONDS_BETWEEN_LINES
+                note(headline(reports, status))
+        elif status.elapsed >= next_time:
             next_time = status.elapsed + SECONDS_BETWEEN_LINES
             known = [r for r in reports if r.known and math.isfinite(r.default_seconds)]
             before = sum(r.count * r.default_seconds for r in known)
@@ -228,6 +260,8 @@ def lines_of_progress(note: Callable[[str], None]) -> Watch:
 
 def headline(reports: Sequence[Report], status: Status) -> str:
     eta = f"{status.eta:.0f} s left" if math.isfinite(status.eta) else "no limit of time"
+    if status.refining is not None:
+        return f"{inside(status.refining)}, {eta}"
     rate = status.trials / status.elapsed if status.elapsed else 0.0
     untried = sum(not r.known for r in reports)
     waiting = f", {untried} tasks untried" if untried else ""

@@ -1,4 +1,4 @@
-"""The record of one trial."""
+"""The records of trials: of a kernel alone, and of one inside a network."""
 
 from __future__ import annotations
 
@@ -55,6 +55,27 @@ class Record:
     def seconds(self) -> float | None:
         """The median, for a trial that ended well."""
         return statistics.median(self.samples) if self.outcome is Outcome.OK else None
+
+
+@dataclass(frozen=True)
+class NetworkTrial:
+    """One comparison of a network with itself, in which one workload has another candidate."""
+
+    network: str
+    """The key of the plan."""
+    beside: str
+    """A digest of the candidates that all workloads of the network had before."""
+    workload: Workload
+    target: Target
+    threads: int
+    sketch: str
+    holes: Mapping[str, int]
+    outcome: Outcome
+    ratio: float | None = None
+    """The network's time by that before, if it ran."""
+    kept: bool = False
+    """Whether the candidate took the place of the one before, for good."""
+    at: float = 0.0
 
 
 def holes_text(holes: Mapping[str, int]) -> str:

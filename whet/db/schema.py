@@ -88,4 +88,23 @@ _BEST = (
 # similar ones.
 _ESTIMATES = ("ALTER TABLE measurement ADD COLUMN estimate REAL",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _BEST, _ESTIMATES)
+# Candidates inside networks.  They are those of the table of records, but may have no measurement:
+# a kernel that was chosen for what is around it says nothing about the best one elsewhere.
+_NETWORKS = (
+    """CREATE TABLE network_trial (
+        id INTEGER PRIMARY KEY,
+        network TEXT NOT NULL,
+        beside TEXT NOT NULL,
+        record INTEGER NOT NULL REFERENCES record,
+        outcome TEXT NOT NULL,
+        ratio REAL,
+        kept INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        at REAL NOT NULL,
+        CHECK ((outcome = 'ok') = (ratio IS NOT NULL AND ratio > 0)),
+        CHECK (kept = 0 OR outcome = 'ok'))""",
+    "CREATE INDEX network_trial_network ON network_trial (network)",
+    "CREATE INDEX network_trial_record ON network_trial (record)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _BEST, _ESTIMATES, _NETWORKS)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from whet.core.closing import Closing
 from whet.core.digest import digest_text
-from whet.core.errors import RecordsError, WhetError, check, fail
-from whet.core.outcomes import Outcome
-from whet.core.target import Target, target_from_json
+from whet.core.errors import RecordsError, check, fail
+from whet.core.target import Target
 from whet.core.version import VERSION
 from whet.db.connection import ELSEWHERE, connect, explained, may_write, transaction
-from whet.db.record import Record, Workload, holes_text
+from whet.db.record import NetworkTrial, Record, Workload, holes_text
+from whet.db.rows import (
+    COLUMNS,
+    DAMAGE,
+    NETWORK_TRIALS,
+    TABLES,
+    network_trial_of_row,
+    problem,
+    record_of_row,
+)
 
-_COLUMNS = """
-    SELECT w.key, w.class_key, w.text, t.description, r.threads, r.sketch, r.holes, r.trace,
-           m.outcome, m.samples, m.message, m.build_ms, m.code_bytes, m.checked, m.seed,
-           m.version, m.at, m.estimate, r.id
-"""
-_TABLES = """
-    JOIN record r ON r.id = m.record JOIN workload w ON w.id = r.workload
-    JOIN target t ON t.id = r.target
-"""
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,18 @@ class Database(Closing):
                 "INSERT INTO promotion (record, at) VALUES (?, ?)", (record, time.time())
             )
 
+    def add_network_trials(self, trials: Iterable[NetworkTrial]) -> None:
+        """Adds comparisons inside a network in one transaction."""
+        with self._writing():
+            for t in trials:
+                number = self._candidate(t, trace="")
+                self._connection.execute(
+                    "INSERT INTO network_trial (network, beside, record, outcome, ratio, kept, "
+                    "version, at) VALUES (?,?,?,?,?,?,?,?)",
+                    (t.network, t.beside, number, t.outcome.value, t.ratio, int(t.kept), VERSION,
+                     t.at),
+                )  # fmt: skip
+
     def add_model(self, target: Target, kind: str, data: bytes) -> None:
         """Keeps a learned model; earlier ones of its kind stay."""
         with self._writing():
@@ -94,18 +106,22 @@ class Database(Closing):
                  hint=ELSEWHERE, kind=RecordsError)  # fmt: skip
         return transaction(self._connection, self.path)
 
-    def _add(self, r: Record) -> int:
+    def _candidate(self, r: Record | NetworkTrial, trace: str) -> int:
+        """The number of a trial's candidate."""
         candidate = (
-            self._workload(r.workload), self._target(r.target), r.threads, r.sketch, r.trace,
+            self._workload(r.workload), self._target(r.target), r.threads, r.sketch, trace,
             holes_text(r.holes),
         )  # fmt: skip
-        number = self._number(
+        return self._number(
             "record (workload, target, threads, sketch, trace, holes)",
             "workload = ? AND target = ? AND threads = ? AND sketch = ? AND trace = ? "
             "AND holes = ?",
             candidate,
             candidate,
         )
+
+    def _add(self, r: Record) -> int:
+        number = self._candidate(r, r.trace)
         self._connection.execute(
             "INSERT OR IGNORE INTO measurement (record, outcome, seconds, samples, message, "
             "build_ms, code_bytes, checked, seed, version, at, estimate) "
@@ -155,7 +171,7 @@ class Database(Closing):
     ) -> list[Record]:
         """All measurements of workloads that differ in their extents only, but for one."""
         where = "w.class_key = ? AND t.key = ? AND r.threads = ? AND w.key != ?"
-        query = f"{_COLUMNS} FROM measurement m {_TABLES} WHERE {where} ORDER BY m.id"
+        query = f"{COLUMNS} FROM measurement m {TABLES} WHERE {where} ORDER BY m.id"
         return list(self._records(query, (class_key, target.key, threads, without)))
 
     def has_records(self, target: Target, threads: int) -> bool:
@@ -170,14 +186,22 @@ class Database(Closing):
             self._one(f"SELECT coalesce(max(x.id), 0) FROM {table} x JOIN record r "
                       "ON r.id = x.record JOIN target t ON t.id = r.target "
                       "WHERE t.key = ? AND r.threads = ?", (target.key, threads))[0]
-            for table in ("measurement", "promotion")
+            for table in ("measurement", "promotion", "network_trial")
         ]  # fmt: skip
         found = self._best("t.key = ? AND b.threads = ?", (target.key, threads))
         lines = sorted(f"{r.workload.key} {r.sketch} {holes_text(r.holes)}" for r in found)
         return digest_text(*map(str, counts), *lines)
 
+    def network_trials(self, network: str, target: Target, threads: int) -> list[NetworkTrial]:
+        """All comparisons inside a network, oldest first, but for candidates that have ever given
+        a wrong answer."""
+        return [
+            self._sound(row, lambda row: network_trial_of_row(row, network, target, threads))
+            for row in self._rows(NETWORK_TRIALS, (network, target.key, threads))
+        ]
+
     def _best(self, where: str, values: Sequence[Any]) -> list[Record]:
-        query = f"{_COLUMNS} FROM best b JOIN measurement m ON m.id = b.measurement {_TABLES}"
+        query = f"{COLUMNS} FROM best b JOIN measurement m ON m.id = b.measurement {TABLES}"
         return list(self._records(f"{query} WHERE {where} ORDER BY r.id", values))
 
     def records(
@@ -194,19 +218,22 @@ class Database(Closing):
         }
         given = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(["1", *(f"{column} = ?" for column in given)])
-        query = f"{_COLUMNS} FROM measurement m {_TABLES} WHERE {where} ORDER BY m.id"
+        query = f"{COLUMNS} FROM measurement m {TABLES} WHERE {where} ORDER BY m.id"
         return self._records(query, list(given.values()))
 
     def _records(self, query: str, values: Sequence[Any]) -> Iterator[Record]:
         targets: dict[str, Target] = {}
         for row in self._rows(query, values):
-            try:
-                made = _record(row, targets)
-            except _DAMAGE as error:
-                fail("WH4101", f"the tuning database '{self.path}' is damaged",
-                     _problem(row, error), hint="whet db doctor lists all",
-                     kind=RecordsError)  # fmt: skip
-            yield made
+            yield self._sound(row, lambda row: record_of_row(row, targets))
+
+    def _sound(self, row: Sequence[Any], parse: Callable[[Sequence[Any]], R]) -> R:
+        """The meaning of a row; `WH4101` if it has none."""
+        try:
+            return parse(row)
+        except DAMAGE as error:
+            fail("WH4101", f"the tuning database '{self.path}' is damaged",
+                 problem(row, error), hint="whet db doctor lists all",
+                 kind=RecordsError)  # fmt: skip
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
         with explained(self.path):
@@ -251,11 +278,11 @@ class Database(Closing):
     def _unreadable(self) -> Iterator[str]:
         """Rows that SQLite finds sound and that mean nothing."""
         targets: dict[str, Target] = {}
-        for row in self._rows(f"{_COLUMNS} FROM measurement m {_TABLES} ORDER BY m.id"):
+        for row in self._rows(f"{COLUMNS} FROM measurement m {TABLES} ORDER BY m.id"):
             try:
-                _record(row, targets)
-            except _DAMAGE as error:
-                yield _problem(row, error)
+                record_of_row(row, targets)
+            except DAMAGE as error:
+                yield problem(row, error)
 
     def _one(self, query: str, values: Sequence[Any] = ()) -> Any:
         with explained(self.path):
@@ -264,24 +291,3 @@ class Database(Closing):
     # ------------------------------------------------------------------------------- closing
     def close(self) -> None:
         self._connection.close()
-
-
-_DAMAGE = (ValueError, TypeError, WhetError)
-"""How a row that was changed from outside shows when it is read."""
-
-
-def _problem(row: Sequence[Any], error: Exception) -> str:
-    why = error.message if isinstance(error, WhetError) else str(error)
-    return f"candidate {row[-1]} of workload '{row[0]}': {why}"
-
-
-def _record(row: Sequence[Any], targets: dict[str, Target]) -> Record:
-    key, class_key, text, description, threads, sketch, holes, trace, *measured = row
-    outcome, samples, message, build_ms, code_bytes, checked, seed, version, at, *rest = measured
-    if description not in targets:
-        targets[description] = target_from_json(description)
-    return Record(
-        Workload(key, class_key, text), targets[description], threads, sketch, json.loads(holes),
-        Outcome(outcome), tuple(json.loads(samples)), trace, message, build_ms, code_bytes,
-        bool(checked), seed, version, at, *rest,
-    )  # fmt: skip

@@ -14,6 +14,7 @@ from whet.superopt.apply.rewrite import Part
 from whet.tasks.dag import Region
 from whet.tasks.edges import join_edges
 from whet.tasks.layout import ChooseLayouts, choose_layouts
+from whet.tasks.moves import join_moves
 from whet.tasks.pieces import NativePiece
 from whet.tasks.places import Place
 from whet.tasks.plan import Holds, plan_graph
@@ -96,7 +97,8 @@ def part_steps(
     pinned |= {new: places[v] for v, new in zip(old.outputs, outputs) if v in places}
     with without_collection():
         steps = plan_region(Region(part.inputs, outputs), pinned, price, layouts)
-        return join_edges(steps, price), now
+        kept = [places[v].storage for v in old.outputs if v in places]
+        return join_moves(join_edges(steps, price), price, kept), now
 
 
 def _kept(part: Part, old: Part) -> Iterator[Value]:

@@ -1,7 +1,8 @@
 """Graphs and kernels searched together: what is measured decides which graph to search on.
 
     search graphs by prices  ->  tune the tasks of the best of them together  ->  prices from what
-    was measured  ->  search again  ->  ...  ->  the fastest, measured as a whole, is kept
+    was measured  ->  search again  ->  ...  ->  the fastest, measured as a whole, is kept, and
+    its kernels are chosen again inside it, where kernels alone say too little
 
 TASO prices operators once and for all; here a task that tuning has made cheaper may make another
 graph the best one.  Whatever is found is stored at once: an interrupted search loses nothing.
@@ -27,7 +28,8 @@ from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.joint.checking import random_inputs, relative_difference
 from whet.joint.kept import UNCHANGED, Rewritten, remember, rewritten_graph, search
-from whet.joint.tuning import tune_graphs
+from whet.joint.refining import kept_seconds
+from whet.joint.tuning import refine_tuned, tune_tasks, weighted_tasks
 from whet.ops.base import Numeric
 from whet.runtime.executable import Executable
 from whet.tune.prices import RecordedPrice
@@ -61,7 +63,9 @@ def optimize_together(
     graph: Graph, setting: Setting, seconds: float, watch: Watch | None = None
 ) -> Rewritten:
     """Searches for a faster graph and faster kernels; later compilations use what was found."""
-    until = time.monotonic() + seconds
+    kept = kept_seconds(setting.target, seconds)
+    end = time.monotonic() + seconds
+    until = end - kept
     outcomes = [UNCHANGED]
     for number in range(ROUNDS):
         left = until - time.monotonic()
@@ -73,12 +77,17 @@ def optimize_together(
             outcomes.append(found)
         graphs = [rewritten_graph(graph, o) for o in outcomes]
         share = max(0.0, until - time.monotonic()) * (1 - COMPARE_SHARE) / (ROUNDS - number)
-        tune_graphs(graphs, setting.target, setting.threads, Budget(share),
-                    numerics=setting.numerics, watch=watch)  # fmt: skip
+        tasks = weighted_tasks(graphs, setting.target, setting.threads, setting.numerics)
+        tune_tasks(tasks, setting.target, setting.threads, Budget(share),
+                   numerics=setting.numerics, watch=watch)  # fmt: skip
         best = fastest(graphs, setting, min(LONGEST_COMPARISON, COMPARE_SHARE * seconds))
         remember(graph, setting.target, setting.threads, setting.numerics, setting.cache,
                  outcomes[best])  # fmt: skip
         outcomes = [UNCHANGED, outcomes[best]] if best else [UNCHANGED]
+    if kept:
+        best_graph = rewritten_graph(graph, outcomes[-1])
+        refine_tuned([best_graph], setting.target, setting.threads, end - time.monotonic(),
+                     numerics=setting.numerics, watch=watch)  # fmt: skip
     return outcomes[-1]
 
 
@@ -120,7 +129,7 @@ def _built(graph: Graph, setting: Setting) -> Executable:
         known = Schedules(setting.target, setting.threads, setting.numerics, records)
         return build(
             graph, setting.target, setting.threads, setting.cache, numerics=setting.numerics,
-            schedule=known, schedule_key=known.key, evidence=known.faster,
+            schedule=known, schedule_key=known.key, in_plan=known.within, evidence=known.faster,
         )  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from whet.build.backend import backend_of
 from whet.build.tasks import graph_steps
@@ -16,12 +18,15 @@ from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.ir.tensor import Tensor
+from whet.joint.refining import kept_seconds, refine_graphs
+from whet.measure.runner import Runner
 from whet.ops.base import Numeric
 from whet.tasks.price import Evidence, no_evidence
 from whet.tasks.steps import Step
 from whet.tune.objectives import Objective
 from whet.tune.policies import Policy
-from whet.tune.report import Report, Watch
+from whet.tune.refine import RefineTools
+from whet.tune.report import Refining, Report, Watch
 from whet.tune.search import WeightedTask
 from whet.tune.tuner import Budget, Tuner
 
@@ -83,10 +88,36 @@ def tune_graphs(
     database: Path | None = None,
     **options: Unpack[TuneOptions],
 ) -> list[Report]:
-    """Search for faster kernels; what is found is in the database at any moment."""
+    """Search for faster kernels, one by one and then, where that says too little, inside the
+    graphs' networks; what is found is in the database at any moment."""
+    start, kept = time.monotonic(), kept_seconds(target, budget.seconds)
     tasks = weighted_tasks(graphs, target, threads, numerics)
-    return tune_tasks(tasks, target, threads, budget, numerics=numerics, watch=watch,
-                      database=database, **options)  # fmt: skip
+    with _opened(target, database) as (records, runner):
+        tuner = Tuner(tasks, target, threads, records, runner, numerics=numerics, **options)
+        tuner.run(replace(budget, seconds=budget.seconds - kept), watch)
+        reports = tuner.reports()
+        if kept:
+            whole, spent = budget.seconds, time.monotonic() - start
+            tools = RefineTools(target, threads, records, runner, numerics)
+            refine_graphs(graphs, tools, kept if math.isinf(whole) else whole - spent,
+                          watch, reports, spent)  # fmt: skip
+    return reports
+
+
+def refine_tuned(
+    graphs: Sequence[Graph],
+    target: Target,
+    threads: int,
+    seconds: float,
+    *,
+    numerics: Numeric = "real",
+    watch: Watch | None = None,
+    database: Path | None = None,
+) -> list[Refining]:
+    """Searches inside the networks of graphs whose tasks have been tuned."""
+    with _opened(target, database) as (records, runner):
+        tools = RefineTools(target, threads, records, runner, numerics)
+        return refine_graphs(graphs, tools, seconds, watch)
 
 
 class TuneOptions(TypedDict, total=False):
@@ -112,8 +143,15 @@ def tune_tasks(
     **options: Unpack[TuneOptions],
 ) -> list[Report]:
     """The same for tasks that are known already."""
-    path, runner = records_path(database), backend_of(target).runner()
-    with Database(path, to_write=True) as records, closing(runner):
+    with _opened(target, database) as (records, runner):
         tuner = Tuner(tasks, target, threads, records, runner, numerics=numerics, **options)
         tuner.run(budget, watch)
         return tuner.reports()
+
+
+@contextmanager
+def _opened(target: Target, database: Path | None) -> Iterator[tuple[Database, Runner[Any]]]:
+    """The database to write to, and what measures kernels."""
+    path, runner = records_path(database), backend_of(target).runner()
+    with Database(path, to_write=True) as records, closing(runner):
+        yield records, runner

@@ -76,6 +76,11 @@ class KernelProcess:
         message = {"do": "compare", "seconds": seconds, "limit": limit}
         return self._ask([a, b], message, 4 * limit)
 
+    def compare_networks(self, a: Loadable, b: Loadable, seconds: float, limit: float) -> Ran:
+        """Lets two networks take turns for at most about that long."""
+        message = {"do": "compare_networks", "seconds": seconds, "limit": limit}
+        return self._ask([a, b], message, 4 * limit)
+
     def _ask(self, kernels: Sequence[Loadable], message: dict[str, Any], limit: float) -> Ran:
         nbytes = sum(k.job.nbytes + k.job.cache_bytes for k in kernels)
         patience = limit + SLACK_SECONDS + nbytes / BYTES_PER_SECOND

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whet.core.outcomes import Outcome
+from whet.db.record import holes_text
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,11 @@ class Candidate:
     sketch: str
     holes: Mapping[str, int]
     trace: str = ""
+
+    @property
+    def key(self) -> str:
+        """Equal for equal candidates, whatever the order of their holes."""
+        return f"{self.sketch} {self.trace}{holes_text(self.holes)}"
 
     def __str__(self) -> str:
         return " ".join([self.sketch, *(f"{name}={n}" for name, n in self.holes.items())])

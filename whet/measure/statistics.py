@@ -25,20 +25,28 @@ CLEARLY = 1.1
 MOST_REPEATS = 1 << 20
 MARGIN = 0.99
 """A new kernel must take at most this share of the old one's time."""
+NETWORK_MARGIN = 0.999
+"""The same for a network in which one kernel of many is new."""
+LIKELY, SURE = 1.96, 3.5
+"""Standard deviations within which 95 % of normal noise lies, and all but one of 2000: looked at
+after every round, and for hundreds of kernels, 95 % would be far too little."""
+NETWORK_ROUNDS = 16
+"""Rounds of two networks; fewer than 13 never make sure."""
 
 
 class BadClock(Exception):  # noqa: N818 - an outcome of a trial
     """A time that cannot be."""
 
 
-def median_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """The 95 % confidence interval of the median, from the samples' order alone.
+def median_interval(samples: Sequence[float], deviations: float = LIKELY) -> tuple[float, float]:
+    """The 95 % confidence interval of the median, from the samples' order alone, or that of as many
+    standard deviations.
 
     Nothing is assumed about how times are distributed: they never are normally.
     """
     ordered = sorted(samples)
     n = len(ordered)
-    first = math.floor((n - 1.96 * math.sqrt(n)) / 2)
+    first = math.floor((n - deviations * math.sqrt(n)) / 2)
     if first < 0:
         return -math.inf, math.inf  # too few samples to exclude anything
     return ordered[first], ordered[n - 1 - first]
@@ -89,22 +97,32 @@ def take_samples(
 
 
 def take_turns(
-    a: Clock, b: Clock, beat: Callable[[], None], seconds: float, warm: float = WARM_SECONDS
+    a: Clock,
+    b: Clock,
+    beat: Callable[[], None],
+    seconds: float,
+    warm: float = WARM_SECONDS,
+    enough: Callable[[Sequence[float]], bool] | None = None,
+    rounds: int = FEWEST_STEADY,
 ) -> tuple[list[float], list[float]]:
-    """Samples of two kernels in the order A B B A, so that drift of the machine hits both alike."""
+    """Samples of two kernels in the order A B B A, so that drift of the machine hits both alike.
+
+    There are at least so many rounds, unless the ratios of fewer are `enough`: by default, known
+    to a percent.
+    """
+    enough = enough or is_ratio_known
     repeats_a, repeats_b = _warm_up(a, beat, warm), _warm_up(b, beat, warm)
     samples_a: list[float] = []
     samples_b: list[float] = []
     total = 0.0
-    while total < seconds or len(samples_a) < 2 * FEWEST_STEADY:
+    while total < seconds or len(samples_a) < 2 * rounds:
         beat()
         order = ((a, repeats_a, samples_a), (b, repeats_b, samples_b))
         for clock, repeats, samples in (*order, *reversed(order)):
             spent = _checked(clock(repeats))
             total += spent
             samples.append(spent / repeats)
-        low, high = median_interval(turn_ratios(samples_a, samples_b))
-        if high - low < STEADY / 2:
+        if enough(turn_ratios(samples_a, samples_b)):
             break
     return samples_a, samples_b
 
@@ -117,9 +135,31 @@ def turn_ratios(a: Sequence[float], b: Sequence[float]) -> list[float]:
     return [min(a[n : n + 2]) / min(b[n : n + 2]) for n in range(0, min(len(a), len(b)), 2)]
 
 
+def is_ratio_known(ratios: Sequence[float]) -> bool:
+    low, high = median_interval(ratios)
+    return high - low < STEADY / 2
+
+
 def is_better(ratios: Sequence[float]) -> bool:
     """Whether A is faster than B by more than the margin, beyond reasonable doubt."""
     return median_interval(ratios)[1] < MARGIN
+
+
+def is_better_network(ratios: Sequence[float]) -> bool:
+    """Whether a network is faster than one that differs in few kernels."""
+    return median_interval(ratios, SURE)[1] < NETWORK_MARGIN
+
+
+def network_turns(
+    a: Clock, b: Clock, beat: Callable[[], None], seconds: float
+) -> tuple[list[float], list[float]]:
+    """Samples of two networks that differ in few kernels, until one is judged."""
+    return take_turns(a, b, beat, seconds, enough=is_network_judged, rounds=NETWORK_ROUNDS)
+
+
+def is_network_judged(ratios: Sequence[float]) -> bool:
+    """Whether it is known that a network is faster than another, or hardly can be."""
+    return is_better_network(ratios) or median_interval(ratios)[0] > NETWORK_MARGIN
 
 
 def _warm_up(clock: Clock, beat: Callable[[], None], warm: float) -> int:

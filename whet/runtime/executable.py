@@ -21,18 +21,27 @@ class Adopted:
     dtype: np.dtype[Any]
     shape: Shape
 
+    def assign(self, array: Array) -> None:
+        """Makes its elements those of an array of this process, which has its type and shape."""
+        raise NotImplementedError
 
-Adopt = Callable[[Any, str], Adopted | Array | None]
-"""Makes a value that lies on a device an array that calls take, given the name of the input; None
-for a value that lies elsewhere."""
+
+Adopt = Callable[[Sequence[Any], Sequence[str]], Sequence[Adopted | None]]
+"""Makes of the values of a call, given their names, arrays that it takes where they lie: on the
+device; None for values that lie elsewhere."""
 
 
 @runtime_checkable
 class OnDevice(Protocol):
     """Something that computes on a device, where arrays may lie already."""
 
-    def adopt(self, value: Any, name: str) -> Adopted | None:
-        """The value as an array that a call takes where it lies; None if it is not there."""
+    def adopt(self, values: Sequence[Any], names: Sequence[str]) -> Sequence[Adopted | None]:
+        """See `Adopt`."""
+
+    def leaving(
+        self, inputs: Sequence[Array | Adopted], stays: Sequence[bool]
+    ) -> Sequence[Array | Adopted]:
+        """The outputs, those that stay as arrays on the device, the others as NumPy arrays."""
 
 
 class Executable(Protocol):
@@ -66,12 +75,12 @@ class OutliersError(Exception):
     """
 
 
-def own_results(results: Sequence[Array], inputs: Sequence[Array]) -> tuple[Array, ...]:
+def own_results(results: Sequence[Array], inputs: Sequence[Array | Adopted]) -> tuple[Array, ...]:
     """The results as contiguous arrays that nobody else holds.
 
     An output can be a constant of the graph, an input, a view of one, or another output.
     """
-    taken = list(inputs)
+    taken = [a for a in inputs if not isinstance(a, Adopted)]
     owned: list[Array] = []
     for result in results:
         array = np.asarray(result, order="C")

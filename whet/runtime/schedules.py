@@ -10,6 +10,9 @@ from whet.runtime.damage import require
 
 MOST_SCHEDULES = 100_000
 
+Place = tuple[str, str, int, str]
+"""The keys of task and target, the number of threads, and the key of a plan, or nothing."""
+
 
 @dataclass(frozen=True)
 class StoredSchedule:
@@ -24,18 +27,20 @@ class StoredSchedule:
     threads: int
     sketch: str
     holes: Mapping[str, int]
+    network: str = ""
+    """The key of the only plan that it is for, where it was chosen for what is around it."""
 
     @property
-    def place(self) -> tuple[str, str, int]:
-        """The key of the task that it is the schedule of."""
-        return self.task, self.target, self.threads
+    def place(self) -> Place:
+        """The task that it is the schedule of."""
+        return self.task, self.target, self.threads, self.network
 
 
 def encode_schedules(schedules: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
     """As JSON; in an order that depends on nothing else."""
     return [
         {"task": s.task, "target": s.target, "threads": s.threads, "sketch": s.sketch,
-         "holes": dict(sorted(s.holes.items()))}
+         "holes": dict(sorted(s.holes.items()))} | ({"network": s.network} if s.network else {})
         for s in sorted(schedules, key=lambda s: s.place)
     ]  # fmt: skip
 
@@ -49,7 +54,11 @@ def decode_schedules(records: Any) -> tuple[StoredSchedule, ...]:
 
 def _is_sound(record: Any) -> bool:
     types = {"task": str, "target": str, "threads": int, "sketch": str, "holes": dict}
-    if not isinstance(record, dict) or record.keys() != types.keys():
+    if not isinstance(record, dict):
+        return False
+    if record.get("network"):
+        types["network"] = str
+    if record.keys() != types.keys():
         return False
     if any(type(record[name]) is not kind for name, kind in types.items()):
         return False

@@ -81,17 +81,21 @@ class Signature:
     ) -> tuple[Array, ...] | Misfit:
         """The arrays of all inputs, or why the values do not fit; `adopt` takes those that lie on
         a device."""
-        found: dict[int, Array] = {}
+        found: list[Any] = [None] * len(self.inputs)
+        names = [""] * len(self.inputs)
 
         def place(position: int, name: str, value: Any) -> None:
-            array: Any = None if adopt is None else adopt(value, name)
-            found[position] = as_numpy(value, name) if array is None else array
+            found[position], names[position] = value, name
 
         for port, value in zip(self.arguments, values, strict=True):
             misfit = unpack(port, value, place)
             if misfit is not None:
                 return misfit
-        arrays = tuple(found[n] for n in range(len(self.inputs)))
+        there: Sequence[Any] = [None] * len(found) if adopt is None else adopt(found, names)
+        arrays = tuple(
+            as_numpy(value, name) if array is None else array
+            for value, name, array in zip(found, names, there)
+        )
         return self.misfit(arrays) or arrays
 
     def misfit(self, arrays: Sequence[Array]) -> Misfit | None:

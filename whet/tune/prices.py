@@ -67,6 +67,10 @@ class RecordedPrice:
     def controls(self) -> bool:
         return self.analytic.controls
 
+    @property
+    def run(self) -> int:
+        return self.analytic.run
+
     def joins(self, kinds: tuple[str, ...]) -> bool:
         return self.analytic.joins(kinds)
 

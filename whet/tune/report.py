@@ -54,6 +54,29 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Refining:
+    """The state of the search inside a network."""
+
+    network: str
+    """What it is called among several."""
+    tried: int = 0
+    """Comparisons so far."""
+    changed: int = 0
+    """Tasks that have another kernel than the best one by itself."""
+    before: float = math.nan
+    """Seconds of the network with the kernels that are best by themselves."""
+    seconds: float = math.nan
+    """The same with those that were chosen."""
+    ended: bool = False
+    problem: str = ""
+    """Why the network could not be timed."""
+
+    @property
+    def gain(self) -> float:
+        return self.before / self.seconds
+
+
+@dataclass(frozen=True)
 class Status:
     """The state of the search as a whole."""
 
@@ -63,6 +86,8 @@ class Status:
     """Infinity if only trials are limited."""
     trials_left: int | None = None
     objective: float = math.nan
+    refining: Refining | None = None
+    """Where the search is inside a network."""
 
     @property
     def eta(self) -> float:

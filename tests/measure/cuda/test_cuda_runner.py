@@ -9,7 +9,8 @@ import pytest
 from tests.measure.cuda.fake_gpu import NAMES, TARGET, plant, uproot
 from tests.measure.planted import double_task
 from whet.core.outcomes import Outcome
-from whet.measure.cuda import runner as runner_module
+from whet.measure.cuda import prepare, runner as runner_module
+from whet.measure.cuda.prepare import Bench, Lowered
 from whet.measure.cuda.runner import CudaRunner
 from whet.measure.results import Candidate, Measured
 from whet.tasks.examples import Example
@@ -84,8 +85,8 @@ def test_results_come_in_the_order_of_candidates(runner: CudaRunner) -> None:
 def test_a_kernel_that_hangs_is_given_up(
     runner: CudaRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "FIRST_LIMIT_SECONDS", 0.2)
-    runner.best.clear()
+    monkeypatch.setattr(runner.times, "first", 0.2)
+    runner.times.seconds.clear()
     hung, right = measured(runner, "hangs", "right")
     assert hung.outcome is Outcome.RUN_TIMEOUT
     assert right.ok
@@ -115,3 +116,24 @@ def test_a_task_without_an_example_is_not_measured() -> None:
         (result,) = measured(runner, "right")
     assert result.outcome is Outcome.RUN_ERROR
     assert "no example of the task: MemoryError: too large" in result.message
+
+
+def test_what_is_built_ahead_is_not_lowered_again(
+    runner: CudaRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered: list[Candidate] = []
+
+    def lower(candidate: Candidate, bench: Bench) -> Lowered | Measured:
+        lowered.append(candidate)
+        return prepare.lower(candidate, bench)
+
+    monkeypatch.setattr(runner_module, "lower", lower)
+    faults = ("right", "is not compiled", "is not lowered", "wrong")
+    runner.build_ahead([(double_task(), planted(fault)) for fault in faults], TARGET)
+    assert len(lowered) == 4
+    found = measured(runner, *faults, "also right")
+    assert len(lowered) == 5
+    assert [m.outcome.value for m in found] == [
+        "ok", "build_error", "build_error", "wrong_answer", "ok"
+    ]  # fmt: skip
+    assert len(measured(runner, "right")) == len(lowered) - 5  # kept for one trial

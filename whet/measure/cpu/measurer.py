@@ -9,22 +9,19 @@ Whatever a candidate does is an outcome; nothing that it does reaches the caller
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from whet.core.closing import Closing
 from whet.core.containers import usable_processors
 from whet.core.cpu import CpuTarget
-from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.measure.builder import BUILD_SECONDS, Builder, Built
 from whet.measure.cpu.prepare import Bench, Lowered, kernel_job, lower
-from whet.measure.kernel_process import KernelProcess, Loadable
+from whet.measure.kernel_process import KernelProcess, Loadable, Ran
 from whet.measure.resting import wait_until_resting
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.measure.runner import COMPARE_SECONDS
-from whet.measure.statistics import is_better, median_interval, turn_ratios
+from whet.measure.trials import BestTimes, comparison_of, first_line, trial_end, undecided
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
@@ -32,7 +29,6 @@ _COMPILER = "whet.measure.cpu.build_worker"
 MOST_CODE_BYTES = 1 << 20
 FIRST_LIMIT_SECONDS = 10.0
 """How long a call may take while nothing is known about the task."""
-LEAST_LIMIT_SECONDS = 0.2
 LIMIT_BY_BEST = 5.0
 
 
@@ -49,11 +45,10 @@ class Measurer(Closing):
         build_processes: int = 0,
         first_limit: float = FIRST_LIMIT_SECONDS,
     ) -> None:
-        self.examples, self.first_limit = examples, first_limit
+        self.examples = examples
         count = build_processes or usable_processors()
         self.builder, self.runner = Builder(_COMPILER, count, BUILD_SECONDS), KernelProcess()
-        self.best: dict[tuple[str, str, int], float] = {}
-        """The shortest time of every task, target and number of threads so far."""
+        self.times = BestTimes(first_limit, LIMIT_BY_BEST)
         self._bench: Bench | None = None
         self._rests = True
         """Whether this process's other threads have always come to rest so far."""
@@ -71,7 +66,7 @@ class Measurer(Closing):
         try:
             bench = self._bench_for(task, threads, target)
         except Exception as error:  # without expected results nothing is measured
-            text = f"no example of the task: {_first_line(error)}"
+            text = f"no example of the task: {first_line(error)}"
             yield from (Measured(c, Outcome.RUN_ERROR, (), text) for c in candidates)
             return
         found: dict[int, Measured] = {}
@@ -97,13 +92,21 @@ class Measurer(Closing):
             )
 
     def _trial(self, made: Lowered, built: Built, bench: Bench) -> Measured:
-        """The end of a candidate that was lowered: not built, too large, or run."""
-        if built.data is None:
-            return Measured(made.candidate, built.outcome, (), built.message, built.ms)
-        if len(built.data) > MOST_CODE_BYTES:
+        """The end of a candidate that was lowered: too large, or as on any machine."""
+        if built.data is not None and len(built.data) > MOST_CODE_BYTES:
             message = f"{len(built.data)} bytes of code"
             return Measured(made.candidate, Outcome.LIMIT, (), message, built.ms)
-        return self._run(made, built.data, built.ms, bench)
+        place = _place(bench)
+
+        def run(loadable: Loadable) -> Ran:
+            self._rest()
+            best, limit = self.times.seconds.get(place), self.times.limit(place)
+            return self.runner.measure(loadable, best, limit)
+
+        end = trial_end(made.candidate, built, lambda code: _loadable(made, code, bench), run)
+        if end.ok:
+            self.times.note(place, end.samples)
+        return end
 
     def compare(
         self,
@@ -118,24 +121,19 @@ class Measurer(Closing):
         try:
             bench = self._bench_for(task, threads, target)
         except Exception as error:  # as above
-            return _undecided(Outcome.RUN_ERROR, _first_line(error))
+            return undecided(Outcome.RUN_ERROR, first_line(error))
         pair: list[Loadable] = []
         for one in (candidate, incumbent):
             made = lower(one, bench)
             if isinstance(made, Measured):
-                return _undecided(made.outcome, made.message)
+                return undecided(made.outcome, made.message)
             (object_,) = self.builder.build([made.job])
             if object_.data is None:
-                return _undecided(object_.outcome, object_.message)
+                return undecided(object_.outcome, object_.message)
             pair.append(_loadable(made, object_.data, bench))
         self._rest()
-        ran = self.runner.compare(pair[0], pair[1], seconds, self._limit(bench))
-        if ran.outcome is not Outcome.OK:
-            return _undecided(ran.outcome, ran.message)
-        a, b = ran.samples
-        ratios = turn_ratios(a, b)
-        low, high = median_interval(ratios)
-        return Comparison(is_better(ratios), statistics.median(ratios), low, high, a, b)
+        limit = self.times.limit(_place(bench))
+        return comparison_of(self.runner.compare(pair[0], pair[1], seconds, limit))
 
     def close(self) -> None:
         """Ends all processes; they start anew when they are needed."""
@@ -156,40 +154,11 @@ class Measurer(Closing):
         """Leaves the processors to the kernel; other work of the process is waited for once."""
         self._rests = self._rests and wait_until_resting()
 
-    def _limit(self, bench: Bench) -> float:
-        best = self.best.get(_place(bench))
-        return self.first_limit if best is None else max(LEAST_LIMIT_SECONDS, LIMIT_BY_BEST * best)
-
-    def _run(self, made: Lowered, code: bytes, build_ms: float, bench: Bench) -> Measured:
-        place = _place(bench)
-        try:
-            loadable = _loadable(made, code, bench)
-        except (WhetError, MemoryError, ValueError) as error:  # its constants cannot be packed
-            text = _first_line(error)
-            return Measured(made.candidate, Outcome.RUN_ERROR, (), text, build_ms, len(code))
-        self._rest()
-        ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
-        ok = ran.outcome is Outcome.OK
-        samples = ran.samples[0] if ok else ()
-        if ok:
-            self.best[place] = min(self.best.get(place, math.inf), statistics.median(samples))
-        return Measured(
-            made.candidate, ran.outcome, samples, ran.message, build_ms, len(code), checked=ok
-        )
-
 
 def _loadable(made: Lowered, code: bytes, bench: Bench) -> Loadable:
     job, arrays = kernel_job(made, bench)
     return Loadable(job, code, arrays)
 
 
-def _place(bench: Bench) -> tuple[str, str, int]:
-    return bench.task.key, bench.target.key, bench.threads
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _undecided(outcome: Outcome, message: str) -> Comparison:
-    return Comparison(False, math.nan, math.nan, math.nan, outcome=outcome, message=message)
+def _place(bench: Bench) -> tuple[str, ...]:
+    return bench.task.key, bench.target.key, str(bench.threads)

@@ -17,25 +17,22 @@ from whet.codegen.llvm.poolcode import process_pool
 from whet.core.alignment import ALIGNMENT, aligned, round_up
 from whet.core.caching import FileCache
 from whet.core.config import process_config
-from whet.core.errors import WhetError
-from whet.core.outcomes import Outcome
 from whet.core.types import Array
 from whet.measure.checking import difference
 from whet.measure.cpu.jobs import KernelJob, job_from_message
 from whet.measure.cpu.memory import GuardedBytes, base_address
 from whet.measure.parameters import Parameter, fill, strayed, view
+from whet.measure.running import Beat, WrongAnswer, ending, require_in_time
 from whet.measure.serving import Answer, physical_memory, restrict, serve
 from whet.measure.statistics import (
     WAKING_SECONDS,
     WARM_SECONDS,
-    BadClock,
     Clock,
     take_samples,
     take_turns,
 )
 
 MOST_COPIES = 4096
-BEAT_SECONDS = 0.05
 
 _REPEAT_IR = """
 define void @whet_repeat(ptr %kernel, ptr %tables, i64 %count, i64 %step, i64 %first, i64 %n) {
@@ -56,14 +53,6 @@ done:
 }
 """
 """Calls a kernel n times, each time with the next of `count` tables of `step` bytes."""
-
-
-class WrongAnswer(Exception):  # noqa: N818 - an outcome of a trial
-    """The kernel's results are not the expected ones."""
-
-
-class TooSlow(Exception):  # noqa: N818 - an outcome of a trial
-    """A call took longer than it may."""
 
 
 class RunWorker:
@@ -91,8 +80,9 @@ class RunWorker:
         self, message: dict[str, Any], arrays: Sequence[Array], answer: Answer
     ) -> dict[str, Any]:
         """The final answer to a job; whatever happens to a kernel is an outcome."""
-        beat = _Beat(answer)
-        try:
+        beat = Beat(answer)
+
+        def samples() -> list[list[float]]:
             kernels = [
                 self.load(job_from_message(job), data.tobytes(), beat)
                 for job, data in zip(message["jobs"], arrays, strict=True)
@@ -103,24 +93,17 @@ class RunWorker:
             alone = all(kernel.job.threads == 1 for kernel in kernels)
             warm = WARM_SECONDS if alone else WAKING_SECONDS
             if message["do"] == "measure":
-                samples = [take_samples(clocks[0], beat, message["best"], warm)]
-            else:
-                a, b = clocks
-                samples = list(take_turns(a, b, beat, message["seconds"], warm))
-        except TooSlow as slow:
-            return {"outcome": Outcome.RUN_TIMEOUT, "message": str(slow)}
-        except WrongAnswer as wrong:
-            return {"outcome": Outcome.WRONG_ANSWER, "message": str(wrong)}
-        except (BadClock, WhetError, RuntimeError, MemoryError, OSError) as error:
-            text = f"{type(error).__name__}: {error}"
-            return {"outcome": Outcome.RUN_ERROR, "message": text.splitlines()[0]}
-        return {"outcome": Outcome.OK, "message": "", "samples": samples}
+                return [take_samples(clocks[0], beat, message["best"], warm)]
+            a, b = clocks
+            return list(take_turns(a, b, beat, message["seconds"], warm))
 
-    def load(self, job: KernelJob, data: bytes, beat: _Beat) -> _Kernel:
+        return ending(samples)
+
+    def load(self, job: KernelJob, data: bytes, beat: Beat) -> _Kernel:
         beat.now()
         return _Kernel(job, Library([data], self.pool.symbols))
 
-    def check(self, kernel: _Kernel, beat: _Beat, limit: float) -> None:
+    def check(self, kernel: _Kernel, beat: Beat, limit: float) -> None:
         """Runs the kernel with its memory right before, then right behind forbidden pages."""
         self.use_threads(kernel)
         for at_end in (True, False):
@@ -135,9 +118,7 @@ class RunWorker:
             beat.now()
             start = time.perf_counter()
             kernel.call(table.ctypes.data)
-            seconds = time.perf_counter() - start
-            if seconds > limit:
-                raise TooSlow(f"a call took {seconds:.3g} s, the limit is {limit:.3g} s")
+            require_in_time(time.perf_counter() - start, limit)
             beat.now()
             for p, block in zip(kernel.job.parameters, blocks):
                 if p.kind == "output":
@@ -223,21 +204,6 @@ class _Kernel:
         addresses = [base_address(p, m) for p, m in zip(self.job.parameters, memory, strict=True)]
         # Base addresses may lie before the memory itself, at views into something larger.
         return np.array([addresses[n] % (1 << 64) for n in self.job.table], np.uint64)
-
-
-class _Beat:
-    """Says that the worker is alive: at once, or if it has not said so for a while."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.answer, self.last = answer, 0.0
-
-    def now(self) -> None:
-        self.last = time.monotonic()
-        self.answer({"beat": True})
-
-    def __call__(self) -> None:
-        if time.monotonic() - self.last > BEAT_SECONDS:
-            self.now()
 
 
 def _touched(nbytes: int) -> Array:

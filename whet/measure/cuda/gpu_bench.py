@@ -17,6 +17,7 @@ from whet.codegen.cuda.memory import DeviceMemory
 from whet.core.types import Array
 from whet.measure.cuda.jobs import MOST_COPIES, MOST_COPY_BYTES, Check, GpuJob
 from whet.measure.cuda.judging import Layout, fault, filled, lay_out
+from whet.measure.running import WrongAnswer, require_in_time
 from whet.measure.statistics import Clock
 from whet.runtime.arrays import address_of
 
@@ -24,14 +25,6 @@ MOST_CALLS = 24
 """Calls of one graph: enough for what starts and ends it to be of no importance."""
 GRAPH_SECONDS = 2e-3
 """Graphs of slow kernels have fewer calls, and take about this long."""
-
-
-class WrongAnswer(Exception):  # noqa: N818 - an outcome of a trial
-    """The kernel's results are not the expected ones."""
-
-
-class TooSlow(Exception):  # noqa: N818 - an outcome of a trial
-    """A call took longer than it may."""
 
 
 @dataclass(eq=False)
@@ -121,9 +114,7 @@ class GpuBench:
         driver.copy_in(kernel.memory.address, address_of(before), before.nbytes, stream)
         driver.synchronize(stream)
         beat()
-        seconds = self._call(kernel)
-        if seconds > limit:
-            raise TooSlow(f"a call took {seconds:.3g} s, the limit is {limit:.3g} s")
+        require_in_time(self._call(kernel), limit)
         beat()
         driver.copy_out(address_of(after), kernel.memory.address, after.nbytes, stream)
         driver.synchronize(stream)

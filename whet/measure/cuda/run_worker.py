@@ -7,28 +7,32 @@ memory of others ends it, because then the GPU refuses everything else that the 
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from whet.codegen.cuda.driver import Driver
-from whet.core.errors import WhetError
 from whet.core.outcomes import Outcome
 from whet.core.types import Array
-from whet.measure.cuda.gpu_bench import GpuBench, LoadedKernel, TooSlow, WrongAnswer
+from whet.measure.cuda.gpu_bench import GpuBench, LoadedKernel
 from whet.measure.cuda.jobs import job_from_message
+from whet.measure.cuda.network_bench import NetworkBench
+from whet.measure.cuda.network_jobs import network_from_message
+from whet.measure.running import Beat, ending
 from whet.measure.serving import Answer, serve
-from whet.measure.statistics import BadClock, Clock, take_samples, take_turns
-
-BEAT_SECONDS = 0.05
+from whet.measure.statistics import Clock, network_turns, take_samples, take_turns
 
 
 class RunWorker:
     """Holds the arrays of the current task and answers what is asked about kernels."""
 
     def __init__(self, driver: Driver) -> None:
-        self.bench = GpuBench(driver)
+        self.driver, self.bench = driver, GpuBench(driver)
         self.held: dict[str, Array] = {}
+
+    @cached_property
+    def networks(self) -> NetworkBench:
+        return NetworkBench(self.driver)
 
     def handle(self, message: dict[str, Any], arrays: Sequence[Array], answer: Answer) -> None:
         match message["do"]:
@@ -38,32 +42,30 @@ class RunWorker:
                 self.held.clear()
             case "measure" | "compare":
                 answer(self.outcome(message, arrays, answer))
+            case "compare_networks":
+                answer(self.compare_networks(message, answer))
 
     def outcome(
         self, message: dict[str, Any], arrays: Sequence[Array], answer: Answer
     ) -> dict[str, Any]:
-        """The final answer to a job; whatever happens to a kernel is an outcome."""
-        beat = _Beat(answer)
+        """The final answer to a job of kernels; whatever happens to one is an outcome."""
+        beat = Beat(answer)
         kernels: list[LoadedKernel] = []
-        try:
+
+        def samples() -> list[list[float]]:
             for job, data in zip(message["jobs"], arrays, strict=True):
                 kernels.append(self.bench.load(job_from_message(job), data.tobytes()))
                 self.bench.check(kernels[-1], self.held, beat.now, message["limit"])
-            samples = self.samples(message, kernels, beat)
-        except TooSlow as slow:
-            return {"outcome": Outcome.RUN_TIMEOUT, "message": str(slow)}
-        except WrongAnswer as wrong:
-            return {"outcome": Outcome.WRONG_ANSWER, "message": str(wrong)}
-        except (BadClock, WhetError, MemoryError) as error:
-            self.bench.settle()  # ends the process if the GPU does not recover
-            text = f"{type(error).__name__}: {error}"
-            return {"outcome": Outcome.RUN_ERROR, "message": text.splitlines()[0]}
+            return self.samples(message, kernels, beat)
+
+        try:
+            # Settling ends the process if the GPU does not recover.
+            return ending(samples, self.bench.settle)
         finally:
             self.bench.drop(kernels)
-        return {"outcome": Outcome.OK, "message": "", "samples": samples}
 
     def samples(
-        self, message: dict[str, Any], kernels: Sequence[LoadedKernel], beat: _Beat
+        self, message: dict[str, Any], kernels: Sequence[LoadedKernel], beat: Beat
     ) -> list[list[float]]:
         """Seconds per call of every kernel."""
         clocks: list[Clock] = []
@@ -80,20 +82,24 @@ class RunWorker:
             taken = list(take_turns(clocks[0], clocks[1], beat, message["seconds"]))
         return [[s / count for s in samples] for samples, count in zip(taken, counts)]
 
+    def compare_networks(self, message: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        """The final answer to a job of two networks, whose kernels were checked before."""
+        beat = Beat(answer)
+        jobs = [network_from_message(job) for job in message["jobs"]]
 
-class _Beat:
-    """Says that the worker is alive: at once, or if it has not said so for a while."""
+        def samples() -> list[list[float]]:
+            clocks: list[Clock] = []
+            for job in jobs:
+                beat.now()
+                network = self.networks.load(job, self.held)
+                self.networks.try_once(network, message["limit"])
+                clocks.append(self.networks.clock(network))
+            a, b = clocks
+            return list(network_turns(a, b, beat, message["seconds"]))
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer, self.last = answer, 0.0
-
-    def now(self) -> None:
-        self.last = time.monotonic()
-        self.answer({"beat": True})
-
-    def __call__(self) -> None:
-        if time.monotonic() - self.last > BEAT_SECONDS:
-            self.now()
+        end = ending(samples, self.bench.settle)
+        self.networks.keep(jobs if end["outcome"] is Outcome.OK else ())
+        return end
 
 
 def main() -> None:

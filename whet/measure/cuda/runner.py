@@ -6,22 +6,20 @@ depend on what processors do.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from whet.core.closing import Closing
 from whet.core.containers import usable_processors
-from whet.core.errors import WhetError
 from whet.core.gpu import GpuTarget
 from whet.core.outcomes import Outcome
 from whet.measure.builder import Builder, Built
 from whet.measure.cuda.examples import make_trials
 from whet.measure.cuda.prepare import Bench, Lowered, gpu_job, lower
-from whet.measure.kernel_process import KernelProcess, Loadable
+from whet.measure.kernel_process import KernelProcess, Loadable, Ran
 from whet.measure.results import Candidate, Comparison, Measured
 from whet.measure.runner import COMPARE_SECONDS
-from whet.measure.statistics import is_better, median_interval, turn_ratios
+from whet.measure.statistics import is_better_network
+from whet.measure.trials import BestTimes, comparison_of, first_line, trial_end, undecided
 from whet.tasks.examples import Example, make_example
 from whet.tasks.task import Task
 
@@ -30,11 +28,8 @@ _WORKER = "whet.measure.cuda.run_worker"
 BUILD_SECONDS = 30.0
 FIRST_LIMIT_SECONDS = 5.0
 """How long a call may take while nothing is known about the task."""
-LEAST_LIMIT_SECONDS = 0.2
 LIMIT_BY_BEST = 20.0
 """Calls are short; what is launched first is much slower than what is launched again."""
-
-Place = tuple[str, str]
 
 
 class CudaRunner(Closing):
@@ -54,9 +49,10 @@ class CudaRunner(Closing):
         self.examples = examples
         self.builder = Builder(compiler, build_processes or usable_processors(), BUILD_SECONDS)
         self.runner = KernelProcess(worker)
-        self.best: dict[Place, float] = {}
-        """The shortest time of every task and target so far."""
+        self.times = BestTimes(FIRST_LIMIT_SECONDS, LIMIT_BY_BEST)
         self._bench: Bench | None = None
+        self._ahead: dict[tuple[str, ...], Lowered | Measured] = {}
+        """What was lowered for builds ahead of trials."""
 
     def trials(
         self, task: Task, candidates: Sequence[Candidate], threads: int, target: GpuTarget
@@ -68,7 +64,7 @@ class CudaRunner(Closing):
         try:
             bench = self._bench_for(task, target)
         except Exception as error:  # without expected results nothing is measured
-            text = f"no example of the task: {_first_line(error)}"
+            text = f"no example of the task: {first_line(error)}"
             yield from (Measured(c, Outcome.RUN_ERROR, (), text) for c in candidates)
             return
         found: dict[int, Measured] = {}
@@ -76,7 +72,8 @@ class CudaRunner(Closing):
 
         def sources() -> Iterator[Mapping[str, str]]:
             for number, candidate in enumerate(candidates):
-                result = lower(candidate, bench)
+                ahead = self._ahead.pop((*_place(bench), candidate.key), None)
+                result = ahead or lower(candidate, bench)
                 if isinstance(result, Measured):
                     found[number] = result
                 else:
@@ -94,23 +91,16 @@ class CudaRunner(Closing):
 
     def _trial(self, made: Lowered, built: Built, bench: Bench) -> Measured:
         """The end of a candidate that was lowered: not built, or run."""
-        if built.data is None:
-            return Measured(made.candidate, built.outcome, (), built.message, built.ms)
-        size = len(built.data)
-        try:
-            loadable = _loadable(made, built.data, bench)
-        except (WhetError, MemoryError, ValueError) as error:  # its constants cannot be packed
-            text = _first_line(error)
-            return Measured(made.candidate, Outcome.RUN_ERROR, (), text, built.ms, size)
         place = _place(bench)
-        ran = self.runner.measure(loadable, self.best.get(place), self._limit(bench))
-        ok = ran.outcome is Outcome.OK
-        samples = ran.samples[0] if ok else ()
-        if ok:
-            self.best[place] = min(self.best.get(place, math.inf), statistics.median(samples))
-        return Measured(
-            made.candidate, ran.outcome, samples, ran.message, built.ms, size, checked=ok
-        )
+
+        def run(loadable: Loadable) -> Ran:
+            best, limit = self.times.seconds.get(place), self.times.limit(place)
+            return self.runner.measure(loadable, best, limit)
+
+        end = trial_end(made.candidate, built, lambda code: _loadable(made, code, bench), run)
+        if end.ok:
+            self.times.note(place, end.samples)
+        return end
 
     def compare(
         self,
@@ -125,25 +115,43 @@ class CudaRunner(Closing):
         try:
             bench = self._bench_for(task, target)
         except Exception as error:  # as above
-            return _undecided(Outcome.RUN_ERROR, _first_line(error))
+            return undecided(Outcome.RUN_ERROR, first_line(error))
         made: list[Lowered] = []
         for one in (candidate, incumbent):
             result = lower(one, bench)
             if isinstance(result, Measured):
-                return _undecided(result.outcome, result.message)
+                return undecided(result.outcome, result.message)
             made.append(result)
         pair: list[Loadable] = []
         for lowered, built in zip(made, self.builder.build(m.job for m in made), strict=True):
             if built.data is None:
-                return _undecided(built.outcome, built.message)
+                return undecided(built.outcome, built.message)
             pair.append(_loadable(lowered, built.data, bench))
-        ran = self.runner.compare(pair[0], pair[1], seconds, self._limit(bench))
-        if ran.outcome is not Outcome.OK:
-            return _undecided(ran.outcome, ran.message)
-        a, b = ran.samples
-        ratios = turn_ratios(a, b)
-        low, high = median_interval(ratios)
-        return Comparison(is_better(ratios), statistics.median(ratios), low, high, a, b)
+        limit = self.times.limit(_place(bench))
+        return comparison_of(self.runner.compare(pair[0], pair[1], seconds, limit))
+
+    def compare_networks(
+        self, name: str, new: Loadable, old: Loadable, seconds: float
+    ) -> Comparison:
+        """Lets two variants of the network of that name take turns."""
+        place = ("network", name)
+        ran = self.runner.compare_networks(new, old, seconds, self.times.limit(place))
+        if ran.outcome is Outcome.OK:
+            self.times.note(place, ran.samples[1])
+        return comparison_of(ran, is_better_network)
+
+    def build_ahead(self, wanted: Iterable[tuple[Task, Candidate]], target: GpuTarget) -> None:
+        """Builds kernels of any tasks, many at once, for the cache, where trials find them."""
+        self._ahead.clear()
+
+        def sources() -> Iterator[Mapping[str, str]]:
+            for task, candidate in wanted:
+                bench = Bench(task, (), target)
+                made = self._ahead[(*_place(bench), candidate.key)] = lower(candidate, bench)
+                if isinstance(made, Lowered):
+                    yield made.job
+
+        self.builder.build(sources())
 
     def close(self) -> None:
         """Ends all processes; they start anew when they are needed."""
@@ -157,25 +165,11 @@ class CudaRunner(Closing):
             self._bench = last = Bench(task, make_trials(task, self.examples(task)), target)
         return last
 
-    def _limit(self, bench: Bench) -> float:
-        best = self.best.get(_place(bench))
-        return (
-            FIRST_LIMIT_SECONDS if best is None else max(LEAST_LIMIT_SECONDS, LIMIT_BY_BEST * best)
-        )
-
 
 def _loadable(made: Lowered, cubin: bytes, bench: Bench) -> Loadable:
     job, arrays = gpu_job(made, bench)
     return Loadable(job, cubin, arrays)
 
 
-def _place(bench: Bench) -> Place:
+def _place(bench: Bench) -> tuple[str, ...]:
     return bench.task.key, bench.target.key
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _undecided(outcome: Outcome, message: str) -> Comparison:
-    return Comparison(False, math.nan, math.nan, math.nan, outcome=outcome, message=message)
