@@ -382,16 +382,16 @@ def test_dlpack_arrays_go_in(linear: onnx.ModelProto, notes: list[str]) -> None:
 class Bfloats:
     """A tensor of bfloat16 as torch exports it: NumPy's reader refuses it."""
 
-    def __init__(self, array: np.ndarray[Any, Any], strides: bool = True) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], strides: bool = True, code: int = 4) -> None:
         self.array = array
         shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         steps = (ctypes.c_int64 * array.ndim)(*(s // 2 for s in array.strides))
         self.held = shape, steps
-        kinds = ctypes.POINTER(ctypes.c_int64)
-        self.tensor = dlpack.DlTensor(
-            array.ctypes.data - 6, dlpack.DlDevice(1, 0), array.ndim, dlpack.DlType(4, 16, 1),
-            ctypes.cast(shape, kinds), ctypes.cast(steps, kinds) if strides else kinds(), 6,
+        fields = dlpack.TENSOR.pack(
+            array.ctypes.data - 6, 1, 0, array.ndim, code, 16, 1, ctypes.addressof(shape),
+            ctypes.addressof(steps) if strides else 0, 6,
         )  # fmt: skip
+        self.tensor = ctypes.create_string_buffer(fields, len(fields))
         self.released = 0
         # The tensor is the first part of what a capsule holds; the rest is nobody's here.
         self.destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.release)
@@ -429,8 +429,7 @@ def test_bfloat16_of_other_libraries_goes_in(notes: list[str]) -> None:
     assert np.array_equal(array, plain)
     assert np.shares_memory(array, plain)
     assert as_numpy(Bfloats(plain[:0]), "x").shape == (0, 3)
-    other = Bfloats(plain)
-    other.tensor.dtype.code = 5
+    other = Bfloats(plain, code=5)
     with pytest.raises(UsageError, match="WH3003 input 'x' cannot be read through DLPack: unsupp"):
         f(other)
 

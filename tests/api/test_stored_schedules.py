@@ -134,7 +134,9 @@ def test_another_machine_or_thread_count_is_left_alone(records: Path) -> None:
     "damaged",
     [{}, [1], [{"task": "a"}],
      [{"task": "a", "target": "b", "threads": True, "sketch": "s", "holes": {}}],
-     [{"task": "a", "target": "b", "threads": 1, "sketch": "s", "holes": {"x": 1.5}}]],
+     [{"task": "a", "target": "b", "threads": 1, "sketch": "s", "holes": {"x": 1.5}}],
+     *([{"task": "a", "target": "b", "threads": 1, "sketch": "s", "holes": {}, "network": n}]
+       for n in ("", 1, None))],
 )  # fmt: skip
 def test_damage_is_refused(damaged: object) -> None:
     with pytest.raises(ArtifactError, match="WH3001"):
@@ -142,5 +144,8 @@ def test_damage_is_refused(damaged: object) -> None:
 
 
 def test_they_come_back_as_they_were() -> None:
-    given = (StoredSchedule("t", "m", 2, "rows", {"lanes": 8, "a": 1}),)
+    given = (
+        StoredSchedule("t", "m", 2, "rows", {"lanes": 8, "a": 1}),
+        StoredSchedule("t", "m", 2, "rows", {"lanes": 4, "a": 1}, "a network"),
+    )
     assert decode_schedules(json.loads(json.dumps(encode_schedules(given)))) == given

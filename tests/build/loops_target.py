@@ -94,6 +94,7 @@ class LoopsPrice:
     """What the sketches say; values between kernels cost nothing."""
 
     controls: ClassVar[bool] = True
+    run: ClassVar[int] = 1
 
     target: LoopsTarget
     evidence: Evidence = no_evidence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from rich.console import Console
 
 from whet.cli.tune import lines_of_progress, live_table
 from whet.db.store import Database
-from whet.tune.report import Report, Status
+from whet.tune.report import Refining, Report, Status
 
 Whet = Callable[..., Any]
 
@@ -144,6 +146,30 @@ def test_without_a_terminal_lines_tell_how_it_is_going() -> None:
         "1 trials, 1.0 per second, 59 s left, 1 tasks untried; tuned tasks take 6.000 ms, "
         "by default 12.000 ms"
     )
+
+
+def test_what_goes_on_inside_a_network_is_told() -> None:
+    lines: list[str] = []
+    watch = lines_of_progress(lines.append)
+    reports = [Report("first", 3, 16, 4e-3, 2e-3, {"ok": 16}, 4e5, 1e-6)]
+    watch(reports, Status(16, 50.0, 10.0))
+    first = Refining("network", before=5e-4)
+    for elapsed, state in (
+        (50.1, first),
+        (61.0, replace(first, tried=40, changed=2, seconds=4.8e-4)),
+        (61.5, replace(first, tried=42, changed=2, seconds=4.8e-4)),
+        (62.0, replace(first, tried=50, changed=3, seconds=4.7e-4, ended=True)),
+        (62.5, Refining("network 2 of 2", ended=True, problem="crash: the process ended")),
+    ):
+        watch(reports, Status(16, elapsed, 70.0 - elapsed, refining=state))
+    assert lines[1:] == [
+        "network: 40 exchanges tried, 2 tasks changed, 0.500 -> 0.480 ms, 9 s left",
+        "network: 50 exchanges tried, 3 tasks changed, 0.500 -> 0.470 ms, 8 s left",
+        "network 2 of 2: not timed as a whole, crash: the process ended, 8 s left",
+    ]
+    shown = Console(width=200, record=True, file=io.StringIO())
+    shown.print(live_table(reports, Status(16, 51.0, 9.0, refining=first), 200))
+    assert "network: 0 exchanges tried, 0 tasks changed, 9 s left" in shown.export_text()
 
 
 def test_tasks_without_names_are_told_apart(whet: Whet, records: Path, tmp_path: Path) -> None:

@@ -8,9 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from whet.build.backend import backend_of
 from whet.core.config import process_config
 from whet.core.errors import UsageError, check, fail
 from whet.core.processors import usable_cores
+from whet.core.target import Target
+from whet.runtime.arrays import as_numpy
 from whet.runtime.pool import MAX_THREADS
 
 
@@ -24,6 +29,16 @@ def given_inputs(inputs: Any) -> Mapping[str, Any]:
           kind=UsageError)  # fmt: skip
     found: Mapping[str, Any] = inputs
     return found
+
+
+def examples_here(given: Mapping[str, Any], target: Target | None) -> dict[str, Any]:
+    """The given values with arrays of any library as NumPy arrays: those on the target's device as
+    copies, the others as they lie."""
+    found = dict(given)
+    if target is not None:
+        there = backend_of(target).adopt(list(given.values()), list(given))
+        found |= {n: np.asarray(a) for n, a in zip(given, there) if a is not None}
+    return {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v for n, v in found.items()}
 
 
 def thread_count(threads: Any) -> int:

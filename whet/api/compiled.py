@@ -30,7 +30,8 @@ class CompiledModel:
 
     One result is returned as it is, several as a tuple.  Arrays may be NumPy's or any object
     with `__dlpack__`; results are NumPy arrays, which other libraries take through DLPack.  A model
-    for a GPU takes arrays there where they lie, and then gives results there.
+    for a GPU takes arrays there where they lie, and then gives results there, unless parts of it
+    run on the host.
     Arrays of other shapes than before make whet compile the model again, once, with a message.
     """
 
@@ -155,7 +156,7 @@ class CompiledModel:
 def _targets(program: Program, out: Array | Sequence[Array]) -> Sequence[Array]:
     """The arrays to write to, checked against the outputs."""
     given: Any = out if isinstance(out, (list, tuple)) else (out,)
-    targets = [program.as_target(array) for array in given]
+    targets = program.as_targets(given)
     if given is not out and not isinstance(targets[0], (np.ndarray, Adopted)):
         fail("WH3003", f"'out' must be an array or a sequence of arrays, got {type(out).__name__}",
              kind=UsageError)  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from whet.api.arguments import given_inputs, thread_count
+from whet.api.arguments import examples_here, given_inputs, thread_count
 from whet.api.budget import parse_budget
 from whet.api.compiled import CompiledModel
 from whet.api.engine import Engine, describe_options, why_not_tuned
@@ -168,8 +168,7 @@ def compile(
         first = graph_program(model, given, options)
     else:
         source = _Source(model)
-        examples = {n: as_numpy(v, n) if hasattr(v, "__dlpack__") else v for n, v in given.items()}
-        first = source.program(examples, options)
+        first = source.program(examples_here(given, engine.target), options)
         names = [port.name for port in first.signature.arguments]
 
         def make(values: Sequence[Any], announce: Callable[[], None]) -> Program:

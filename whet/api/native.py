@@ -95,7 +95,8 @@ class Native:
         schedules = Schedules(self.target, threads, numerics, records, stored)
         return build(
             graph, self.target, threads, self.cache, numerics=numerics, checked=self.checked,
-            schedule=schedules, schedule_key=schedules.key, evidence=schedules.faster,
+            schedule=schedules, schedule_key=schedules.key, in_plan=schedules.within,
+            evidence=schedules.faster,
         )  # fmt: skip
 
     def schedules(
@@ -111,12 +112,11 @@ class Native:
             with known_records() as records:
                 if records is None or not records.has_records(self.target, threads):
                     return tuple(stored)
-                from whet.joint.tuning import weighted_tasks
+                from whet.build.tasks import planned
                 from whet.tune.schedule import Schedules
 
                 found = Schedules(self.target, threads, numerics, records, stored)
-                tasks = weighted_tasks([graph], self.target, threads, numerics, found.faster)
-                return found.used(w.task for w in tasks if not w.alternative)
+                return found.used(planned(graph, self.target, threads, numerics, found.faster))
         except RecordsError as error:
             tell_once(note, f"tuning records are not used: {error.message}")
             return tuple(stored)

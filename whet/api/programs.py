@@ -16,7 +16,7 @@ from whet.core.types import Array, Shape, type_of
 from whet.graph.interpret import interpret
 from whet.graph.summary import summarize
 from whet.runtime.arrays import overlapping
-from whet.runtime.executable import Adopted, Executable
+from whet.runtime.executable import Adopt, Adopted, Executable
 from whet.runtime.ports import Misfit
 from whet.runtime.signature import Signature
 
@@ -67,16 +67,21 @@ class Program:
             if spec.name in guards
         )
 
+    @cached_property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.signature.inputs)
+
     def taken_plainly(self, arrays: Sequence[Any]) -> Sequence[Array] | None:
         """The arrays if the executable can be called with them, as they are or as adopted, but
         for guarded ones, which it does not take; else None."""
         types = self.plain_types
         if types is None or len(types) != len(arrays):
             return None
+        adopt = self.executable.adopt
+        if adopt is not None:
+            return self._adopted_plainly(arrays, types, adopt)
         for array, (dtype, shape) in zip(arrays, types):
-            if type(array) is not np.ndarray:
-                return self._adopted_plainly(arrays, types)
-            if array.dtype != dtype or array.shape != shape:
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
                 return None
         # Equal bytes are equal values; equal values of other bytes take the long way.
         if all(arrays[n].tobytes() == value for n, value in self.guarded):
@@ -84,17 +89,19 @@ class Program:
         return None
 
     def _adopted_plainly(
-        self, arrays: Sequence[Any], types: Sequence[tuple[Any, Shape]]
+        self, arrays: Sequence[Any], types: Sequence[tuple[Any, Shape]], adopt: Adopt
     ) -> Sequence[Array] | None:
         """The arrays, those on the executable's device adopted; None for what takes longer."""
-        adopt = self.executable.adopt
-        if adopt is None or self.guarded:
+        if self.guarded:
             return None
         found: list[Any] = []
-        for array, (dtype, shape), spec in zip(arrays, types, self.signature.inputs):
-            if type(array) is not np.ndarray:
-                array = adopt(array, spec.name)
-            if array is None or array.dtype != dtype or array.shape != shape:
+        array: Any
+        for given, array, (dtype, shape) in zip(arrays, adopt(arrays, self.input_names), types):
+            if array is None:
+                if type(given) is not np.ndarray:
+                    return None
+                array = given
+            if array.dtype != dtype or array.shape != shape:
                 return None
             found.append(array)
         return found
@@ -102,10 +109,13 @@ class Program:
     def run_plainly(
         self, arrays: Sequence[Array], out: Sequence[Array] | None
     ) -> tuple[Array, ...]:
-        """The results of arrays that fit."""
+        """The results of arrays that fit; an index that the executable refuses is explained."""
         if self.guarded:
             arrays = self.signature.unguarded(arrays)
-        return self(arrays, out)
+        try:
+            return self.executable(arrays, out)
+        except OperatorError as error:
+            raise self._explained(error, arrays) from None
 
     @cached_property
     def target_types(self) -> tuple[tuple[Any, Shape], ...] | None:
@@ -120,25 +130,26 @@ class Program:
         types = self.target_types
         if types is None or len(types) != len(arrays):
             return False
+        here = []
         for array, (dtype, shape) in zip(arrays, types):
-            if not isinstance(array, (np.ndarray, Adopted)):
+            if isinstance(array, np.ndarray):
+                if not array.flags.writeable:
+                    return False
+                here.append(array)
+            elif not isinstance(array, Adopted):
                 return False
             if array.dtype != dtype or array.shape != shape:
                 return False
-        here = [array for array in arrays if isinstance(array, np.ndarray)]
-        return all(array.flags.writeable for array in here) and not overlapping(here)
+        return not here or not overlapping(here)
 
-    def as_target(self, array: Any) -> Any:
-        """The array as one that results can be written to, if it lies on the executable's device;
-        else as it is."""
+    def as_targets(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The arrays as ones that results can be written to, where they lie on the executable's
+        device; else as they are."""
         adopt = self.executable.adopt
-        if adopt is None or isinstance(array, np.ndarray):
-            return array
-        found = adopt(array, "out")
-        if isinstance(found, np.ndarray):  # a copy
-            fail("WH3003", "'out' cannot lie on the device: parts of the model run elsewhere",
-                 kind=UsageError)  # fmt: skip
-        return array if found is None else found
+        if adopt is None:
+            return arrays
+        there = adopt(arrays, ["out"] * len(arrays))
+        return [given if array is None else array for given, array in zip(arrays, there)]
 
     def why_not_writable(self, arrays: Sequence[Any]) -> str:
         """The problem that keeps results from being written to these arrays."""
@@ -157,15 +168,6 @@ class Program:
                 return f"'out' of '{spec.name}' is read-only"
         return "arrays in 'out' share memory, so that one result would overwrite another"
 
-    def __call__(
-        self, given: Sequence[Array], out: Sequence[Array] | None = None
-    ) -> tuple[Array, ...]:
-        """The results of the executable; an index that it refuses is explained."""
-        try:
-            return self.executable(given, out)
-        except OperatorError as error:
-            raise self._explained(error, given) from None
-
     def _explained(self, error: OperatorError, given: Sequence[Array]) -> OperatorError:
         """The interpreter's word on a failure that native code only notices: which node,
         which input, which value.  Not for models that it would take too long for."""
@@ -183,10 +185,9 @@ class Program:
 
     def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> dict[str, Any]:
         """The results of the model by name, for flat arrays that fit the signature."""
-        given = self.signature.unguarded(arrays)
         if self.rest is None:
-            return self.signature.pack(self(given, out))
-        between = self(given)
+            return self.signature.pack(self.run_plainly(arrays, out))
+        between = self.run_plainly(arrays, None)
         following, arrays = self.rest.fitting(
             between, lambda signature: signature.misfit(between) or between
         )
@@ -249,7 +250,9 @@ class Programs:
         # A model is read for values in this process's memory.
         adopt = self.made[0].executable.adopt if self.made else None
         if adopt is not None:
-            values = [v if (at := adopt(v, self.what)) is None else np.asarray(at) for v in values]
+            there = adopt(values, [self.what] * len(values))
+            values = [v if at is None else at for v, at in zip(values, there)]
+        values = [np.asarray(v) if isinstance(v, Adopted) else v for v in values]
         try:
             return self.make(values, announce)
         except WhetError as error:

@@ -23,12 +23,14 @@ from whet.core.target import READERS, Target
 from whet.core.types import Array
 from whet.graph.graph import Graph
 from whet.ops.base import Numeric
+from whet.runtime.executable import Adopted
 from whet.tasks.price import Evidence, Price
 from whet.tasks.task import Task
 
 if TYPE_CHECKING:
     from whet.build.kernels import KernelMaker
     from whet.codegen.generator import Generator
+    from whet.measure.networks import TimedNetwork
     from whet.measure.runner import Runner
     from whet.schedule.program.kernel import Kernel
     from whet.tasks.steps import Plan
@@ -94,6 +96,8 @@ class Backend(Protocol[T]):
     """Its targets' `kind`, and its sketches' `machine`."""
     can_tune: ClassVar[bool] = False
     """Whether there is a `runner`, so that kernels can be searched for."""
+    times_networks: ClassVar[bool] = False
+    """Whether there is a `timed_network`, because kernels that are timed alone say too little."""
 
     constants: ClassVar[tuple[str, ...]] = ()
     """The names of what its targets are measured for."""
@@ -169,6 +173,11 @@ class Backend(Protocol[T]):
     def generator(self, target: T) -> Generator:
         """What makes code of kernels."""
 
+    def adopt(self, values: Sequence[Any], names: Sequence[str]) -> Sequence[Adopted | None]:
+        """Values that lie in memory of such a machine's own as arrays that can be copied from
+        there; None for the others.  See `whet.runtime.executable.Adopt`."""
+        return [None] * len(values)
+
     def assembler(self, target: T, threads: int, cache: FileCache) -> Assembler:
         """What makes segments of kernels; the cache is for what all of them share."""
 
@@ -176,6 +185,12 @@ class Backend(Protocol[T]):
     def runner(self) -> Runner[T]:
         """What measures kernels."""
         fail("WH3007", f"kernels for '{self.kind}' cannot be measured", kind=UsageError)
+
+    def timed_network(
+        self, plan: Plan, target: T, numerics: Numeric, runner: Runner[T], cache: FileCache
+    ) -> TimedNetwork:
+        """What times the kernels of a plan together, by means of the runner."""
+        fail("WH3007", f"networks for '{self.kind}' are not timed", kind=UsageError)
 
 
 class Backends(Mapping[str, Backend[Any]]):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.build.borders import clearing_program
 from whet.build.constants import ConstantStore
 from whet.build.kernels import KernelMaker, NativeKernel
-from whet.build.memory import plan_arena
-from whet.build.shared_constants import SHARED_FROM_BYTES, shared_bytes
+from whet.build.memory import Arena, plan_arena
+from whet.build.shared_constants import SHARED_FROM_BYTES, Recipe, shared_bytes
 from whet.build.slots import Slot, join_constants
 from whet.core.caching import FileCache
 from whet.core.types import Array
@@ -40,6 +40,8 @@ class ControlCall:
 
 
 AnyCall = Call | ControlCall
+Make = Callable[[Step | LoopStep], NativeKernel]
+"""Gives the kernel of a step, as `KernelMaker.make` does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class BoundPlan:
         """Where a storage is; `plan` is the one, of the segment or of a body, that touches it."""
         if s.kind == "alarm":
             return Slot("alarm", 0)
-        return self.places.get(s) or Slot("array", _array_number(plan, s))
+        return self.places.get(s) or Slot("array", array_number(plan, s))
 
 
 def bind_plan(
@@ -69,16 +71,11 @@ def bind_plan(
 
     Unless values with zero borders share memory with others, no call only clears a border.
     """
-    store = ConstantStore()
-    calls = _bound(plan, maker, store)
-    used_in_arena = [[s for s in used if s.kind == "arena"] for used in _uses(calls)]
-    arena = plan_arena(used_in_arena, shares_borders=shares_borders)
-    calls = _with_clearing(calls, set(arena.cleared), maker)
-    used = dict.fromkeys(s for used in _uses(calls) for s in used if s.kind == "constant")
-    recipes = {s: store.recipe(s) for s in used}
-    small = [s for s in used if s.nbytes < SHARED_FROM_BYTES]
+    placed = place_calls(plan, maker.make, ConstantStore(), shares_borders=shares_borders)
+    calls, arena, recipes = placed.calls, placed.arena, placed.recipes
+    small = [s for s in recipes if s.nbytes < SHARED_FROM_BYTES]
     joined, starts = join_constants([recipes[s].make() for s in small])
-    large = {s: recipes[s] for s in used if s.nbytes >= SHARED_FROM_BYTES}
+    large = {s: r for s, r in recipes.items() if s.nbytes >= SHARED_FROM_BYTES}
     shared = {recipe.key: shared_bytes(recipe, cache) for recipe in large.values()}
     numbers = {key: number for number, key in enumerate(shared)}
     places = {s: Slot("arena", at) for s, at in arena.offsets.items()}
@@ -87,12 +84,34 @@ def bind_plan(
     return BoundPlan(calls, places, arena.nbytes, joined, shared)
 
 
-def _bound(plan: Plan, maker: KernelMaker, constants: ConstantStore) -> tuple[AnyCall, ...]:
+@dataclass(frozen=True, eq=False)
+class PlacedCalls:
+    """The calls of a plan, and what is known about their memory before there are constants."""
+
+    calls: tuple[AnyCall, ...]
+    arena: Arena
+    recipes: Mapping[Storage, Recipe]
+    """How the constants are made that calls use, in the order in which they do."""
+
+
+def place_calls(
+    plan: Plan, make: Make, store: ConstantStore, *, shares_borders: bool
+) -> PlacedCalls:
+    """The calls of a plan, without making a constant; see `bind_plan`."""
+    calls = _bound(plan, make, store)
+    used_in_arena = [[s for s in used if s.kind == "arena"] for used in _uses(calls)]
+    arena = plan_arena(used_in_arena, shares_borders=shares_borders)
+    calls = _with_clearing(calls, set(arena.cleared), make)
+    used = dict.fromkeys(s for used in _uses(calls) for s in used if s.kind == "constant")
+    return PlacedCalls(calls, arena, {s: store.recipe(s) for s in used})
+
+
+def _bound(plan: Plan, make: Make, constants: ConstantStore) -> tuple[AnyCall, ...]:
     """The calls of a plan; packed constants are made on the way."""
     return tuple(
-        ControlCall(step, tuple(_bound(inner, maker, constants) for inner in step.bodies))
+        ControlCall(step, tuple(_bound(inner, make, constants) for inner in step.bodies))
         if isinstance(step, ControlStep)
-        else _bind(maker.make(step), step, constants)
+        else _bind(make(step), step, constants)
         for step in plan.steps
     )
 
@@ -140,7 +159,7 @@ def kernel_calls(calls: Sequence[AnyCall]) -> Iterator[Call]:
 
 
 def _with_clearing(
-    calls: Sequence[AnyCall], waiting: set[Storage], maker: KernelMaker
+    calls: Sequence[AnyCall], waiting: set[Storage], make: Make
 ) -> tuple[AnyCall, ...]:
     """The calls with one before the first use of each of these storages that zeros its border."""
     found: list[AnyCall] = []
@@ -149,15 +168,15 @@ def _with_clearing(
             if s in waiting and s.geometry is not None:
                 waiting.remove(s)
                 step = LoopStep(clearing_program(s.geometry), (s,), call.step.name, ())
-                found.append(Call(maker.make(step), step, (s,)))
+                found.append(Call(make(step), step, (s,)))
         if isinstance(call, ControlCall):
-            bodies = tuple(_with_clearing(body, waiting, maker) for body in call.bodies)
+            bodies = tuple(_with_clearing(body, waiting, make) for body in call.bodies)
             call = replace(call, bodies=bodies)
         found.append(call)
     return tuple(found)
 
 
-def _array_number(plan: Plan, s: Storage) -> int:
+def array_number(plan: Plan, s: Storage) -> int:
     """The number of the caller's array behind a storage, inputs before outputs."""
     graph = plan.graph
     if s.kind == "input":

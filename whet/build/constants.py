@@ -20,10 +20,17 @@ class ConstantStore:
 
     def __init__(self) -> None:
         self._packed: dict[str, Storage] = {}
+        self._known: dict[tuple[Step, Compute], Storage] = {}
+        """The same by what was asked for: steps and expressions are compared by identity."""
         self._recipes: dict[Storage, Recipe] = {}
 
     def packed(self, step: Step, argument: Compute) -> Storage:
         """The storage of an expression over the step's constants; equal ones share theirs."""
+        if (step, argument) not in self._known:
+            self._known[step, argument] = self._shared(step, argument)
+        return self._known[step, argument]
+
+    def _shared(self, step: Step, argument: Compute) -> Storage:
         constants: dict[Tensor, Array] = {}
         digests: dict[str, str] = {}
         for tensor in step.task.constants:

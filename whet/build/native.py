@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from whet.build.backend import backend_of
 from whet.build.bodies import with_compiled_bodies
-from whet.build.executable import LoneStep, NativeExecutable, NativeStep
+from whet.build.executable import NativeExecutable
 from whet.build.keys import build_key
 from whet.build.refusals import load_refusals, store_refusals
+from whet.build.steps import LoneStep, NativeStep, Step
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig, process_config
 from whet.core.target import Target
@@ -21,6 +22,7 @@ from whet.tasks.pieces import NativePiece, cut
 if TYPE_CHECKING:
     from whet.build.kernels import Schedule
     from whet.tasks.price import Evidence
+    from whet.tasks.steps import Plan
 
 NO_CACHE = FileCache(CacheConfig(enabled=False))
 
@@ -34,6 +36,7 @@ def build(
     numerics: Numeric = "real",
     schedule: Schedule | None = None,
     schedule_key: str = "",
+    in_plan: Callable[[str], Schedule] | None = None,
     evidence: Evidence | None = None,
     checked: bool = False,
 ) -> NativeExecutable:
@@ -42,11 +45,14 @@ def build(
     It can be called if this machine has what the target needs.
     `numerics="exact"` leaves out algorithms that are equal only over the reals.  With a
     schedule of one's own instead of the default, what is built is kept only under a
-    `schedule_key` that tells it from others; `evidence` says which of two partitions was measured
-    to be faster.  With `checked`, an access outside a buffer ends the process with a message.
+    `schedule_key` that tells it from others; `in_plan` gives the schedule of a plan, by its key,
+    where kernels were chosen for it; `evidence` says which of two partitions was measured to be
+    faster.  With `checked`, an access outside a buffer ends the process with a message.
     """
     cache = cache or FileCache(process_config().cache)
-    builder = _Builder(target, threads, cache, numerics, schedule, schedule_key, evidence, checked)
+    builder = _Builder(
+        target, threads, cache, numerics, schedule, schedule_key, in_plan, evidence, checked
+    )
     return builder.build(graph)
 
 
@@ -61,11 +67,13 @@ class _Builder:
         numerics: Numeric,
         schedule: Schedule | None,
         schedule_key: str,
+        in_plan: Callable[[str], Schedule] | None,
         evidence: Evidence | None,
         checked: bool,
     ) -> None:
         self.target, self.threads, self.numerics = target, threads, numerics
-        self.schedule, self.evidence, self.checked = schedule, evidence, checked
+        self.schedule, self.in_plan = schedule, in_plan
+        self.evidence, self.checked = evidence, checked
         self.cache = cache if schedule is None or schedule_key else NO_CACHE
         self.options = (str(threads), numerics, str(checked), schedule_key)
         self.backend = backend_of(target)
@@ -82,7 +90,7 @@ class _Builder:
         self, key: str, graph: Graph, reasons: Mapping[Node, str]
     ) -> NativeExecutable | None:
         """The executable if the cache has all its segments."""
-        steps: list[NativeStep | LoneStep] = []
+        steps: list[Step] = []
         for number, piece in enumerate(cut(graph, lambda node: node not in reasons)):
             if isinstance(piece, NativePiece):
                 segment = self.assembler.load(piece.graph, self.cache, f"{key}-{number}")
@@ -103,15 +111,23 @@ class _Builder:
         price = backend.price(
             self.target, self.threads, self.numerics, evidence, graph.constant_bytes
         )
-        schedule = self.schedule or price.kernel
-        generator = backend.generator(self.target)
-        maker = KernelMaker(generator, schedule, self.numerics, checked=self.checked)
+        usual, generator = self.schedule or price.kernel, backend.generator(self.target)
+        makers: dict[Schedule, KernelMaker] = {}  # equal kernels are made once for all segments
+
+        def maker_of(made: Plan) -> KernelMaker:
+            schedule = usual if self.in_plan is None else self.in_plan(made.key)
+            if schedule not in makers:
+                makers[schedule] = KernelMaker(
+                    generator, schedule, self.numerics, checked=self.checked
+                )
+            return makers[schedule]
+
         plan = plan_graph(graph, price, backend.holds)
-        steps: list[NativeStep | LoneStep] = []
+        steps: list[Step] = []
         for number, piece in enumerate(plan.pieces):
             if isinstance(piece, NativePiece):
                 made, place = plan.plans[piece], f"{key}-{number}"
-                segment = self.assembler.assemble(made, maker, self.cache, place)
+                segment = self.assembler.assemble(made, maker_of(made), self.cache, place)
                 steps.append(NativeStep(segment, piece.inputs, piece.outputs))
             else:
                 steps.append(self.lone(piece.node))

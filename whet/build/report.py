@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """`reference` says which operators run outside native code, and why."""
+    """`reference` says which operators run outside native code, and why; `host`, which of them
+    run on the host of a device, and what is copied for them."""
 
     segments: int
     kernels: int
@@ -16,6 +17,7 @@ class BuildReport:
     arena_bytes: int
     constant_bytes: int
     reference: tuple[str, ...]
+    host: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The report as text."""
@@ -23,4 +25,5 @@ class BuildReport:
             f"{self.kernels} kernels, {self.calls} calls, {self.segments} native segments, "
             f"{self.arena_bytes} bytes of working memory, {self.constant_bytes} of constants"
         )
-        return [first, *(f"not native: {line}" for line in self.reference)]
+        refused = (f"not native: {line}" for line in self.reference)
+        return [first, *refused, *(f"on the host: {line}" for line in self.host)]

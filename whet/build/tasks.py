@@ -9,7 +9,20 @@ from whet.graph.passes import expand_composites
 from whet.ops.base import Numeric
 from whet.tasks.plan import plan_graph
 from whet.tasks.price import Evidence, no_evidence
-from whet.tasks.steps import Step, inner_steps, other_steps
+from whet.tasks.steps import Plan, Step, inner_steps, other_steps
+
+
+def planned(
+    graph: Graph,
+    target: Target,
+    threads: int,
+    numerics: Numeric,
+    evidence: Evidence = no_evidence,
+) -> tuple[Plan, ...]:
+    """The plans of a graph's native pieces, as a build makes them."""
+    backend = backend_of(target)
+    price = backend.price(target, threads, numerics, evidence, graph.constant_bytes)
+    return tuple(plan_graph(expand_composites(graph), price, backend.holds).plans.values())
 
 
 def graph_steps(
@@ -21,9 +34,7 @@ def graph_steps(
 ) -> tuple[list[tuple[Step, int]], list[tuple[Step, int]]]:
     """The steps of a graph that have a task, in the order in which they run and how often, and
     those of other plans, which were expected to take longer."""
-    backend = backend_of(target)
-    price = backend.price(target, threads, numerics, evidence, graph.constant_bytes)
-    plans = plan_graph(expand_composites(graph), price, backend.holds).plans
-    used = [pair for plan in plans.values() for s in plan.steps for pair in inner_steps(s)]
-    others = [pair for plan in plans.values() for pair in other_steps(plan)]
+    plans = planned(graph, target, threads, numerics, evidence)
+    used = [pair for plan in plans for s in plan.steps for pair in inner_steps(s)]
+    others = [pair for plan in plans for pair in other_steps(plan)]
     return [(s, n) for s, n in used if isinstance(s, Step)], others

@@ -34,7 +34,8 @@ def main() -> None:
     from tests.build.cuda.gpu_kernels import adding
     from tests.build.cuda.segments import sum_graph
     from tests.build.cuda.test_calls import model_of
-    from whet.build.executable import NativeExecutable, NativeStep
+    from whet.build.executable import NativeExecutable
+    from whet.build.steps import NativeStep
 
     size = 1024
     segment, graph = adding(size), sum_graph(size)

@@ -44,7 +44,11 @@ def segment_of(
     graph: Graph, *, watches: bool = False, early: bool = True
 ) -> tuple[CudaSegment, RecordedDriver]:
     driver = RecordedDriver(RecordedGenerator(watches=watches))
-    return CudaSegment(image_of(graph, driver.generator), graph, driver, early=early), driver
+    return segment_on(driver, graph, early=early), driver
+
+
+def segment_on(driver: RecordedDriver, graph: Graph, *, early: bool = True) -> CudaSegment:
+    return CudaSegment(image_of(graph, driver.generator), graph, driver, early=early)
 
 
 def sum_graph(*shape: int) -> Graph:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.build.cuda.foreign import WithCapsule, WithInterface, WithTable, on_device
 from tests.build.cuda.recorded_driver import RecordedDriver
-from tests.build.cuda.segments import gathering, normal, segment_of, sum_graph
+from tests.build.cuda.segments import (
+    convolutions,
+    gathering,
+    normal,
+    segment_of,
+    segment_on,
+    sum_graph,
+)
 from whet.api.compiled import CompiledModel
 from whet.api.programs import Program, Programs
 from whet.build.cuda.arrays import DeviceArray
-from whet.build.executable import LoneStep, NativeExecutable, NativeStep
-from whet.core.dtypes import f32
+from whet.build.cuda.context import Context
+from whet.build.cuda.segment import CudaSegment
+from whet.build.executable import NativeExecutable
+from whet.build.steps import NativeStep
+from whet.codegen.cuda.driver import Recording
 from whet.core.errors import OperatorError, UsageError
-from whet.core.types import TensorType
-from whet.graph.build import GraphBuilder
 from whet.graph.graph import Graph
-from whet.ops.activation import Relu
-from whet.ops.arithmetic import Add
+from whet.graph.interpret import interpret
 from whet.runtime.ports import Port
 from whet.runtime.signature import Signature, TensorSpec
 
@@ -108,20 +120,77 @@ def test_a_wrong_index_on_the_device_is_explained() -> None:
     assert "7" in str(here.value)
 
 
-def test_operators_of_the_host_get_copies() -> None:
-    """y = relu(x + x), where the second operator is not native."""
-    b = GraphBuilder()
-    x = b.input("x", TensorType((2, 3), f32))
-    doubled = b.one(Add(), x, x)
-    result = b.one(Relu(), doubled)
-    graph, first = Graph((x,), (result,), ("y",)), Graph((x,), (doubled,), ("d",))
-    segment, driver = segment_of(first)
-    steps = (NativeStep(segment, (x,), (doubled,)), LoneStep(Relu(), result.node))
-    f = model_of(graph, NativeExecutable(graph, steps, {}))
-    given = normal(2, 3)
-    for value in (given, on_device(driver, given), WithTable(on_device(driver, given))):
-        y = f(value)
-        assert type(y) is np.ndarray
-        np.testing.assert_array_equal(y, np.maximum(2 * given, 0))
-    with pytest.raises(UsageError, match="WH3003 'out' cannot lie on the device: parts of"):
-        f(given, out=on_device(driver, given))
+# --------------------------------------------------------------------------------- at the same time
+def test_two_executables_on_two_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has contexts, memory and recordings of its own, in threads that meet in every call."""
+    graphs = convolutions(), sum_graph(64)
+    driver = RecordedDriver()
+    models = [compiled_on(driver, graph) for graph in graphs]
+    rounds, inside = 5, threading.Barrier(2, timeout=20)
+    play, busy = driver.play, dict[int, int]()
+    wrong: list[tuple[int, int]] = []
+
+    def playing(recording: Recording, stream: int) -> None:
+        inside.wait()  # both are here at once, on contexts that nobody else has
+        busy[threading.get_ident()] = recording.graph
+        inside.wait()
+        assert len(set(busy.values())) == 2
+        play(recording, stream)
+
+    monkeypatch.setattr(driver, "play", playing)
+
+    def call(number: int) -> None:
+        graph, f, rng = graphs[number], models[number], np.random.default_rng(number)
+        held: Any = None
+        for turn in range(rounds):
+            arrays = [
+                rng.standard_normal(v.tensor_type.shape).astype(np.float32) for v in graph.inputs
+            ]
+            there = [on_device(driver, a) for a in arrays]
+            for view in there:
+                view.stream = 40 + number
+            last, held = held, f(*there)
+            assert held.stream == 40 + number
+            (expected,) = interpret(graph, arrays)
+            if not np.allclose(held.numpy(), expected, atol=1e-5 * abs(expected).max()):
+                wrong.append((number, turn))
+            del last
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(call, (0, 1)))
+    assert not wrong
+    played: dict[int, set[int]] = {40: set(), 41: set()}
+    for _, graph, stream in driver.ops("play"):
+        played[stream].add(graph)
+    assert all(played.values())
+    assert not played[40] & played[41]
+    contexts = [c for f in models for c in contexts_of(f)]
+    assert len({c.arena.address for c in contexts}) == len(contexts) == 2
+
+
+def compiled_on(driver: RecordedDriver, graph: Graph) -> CompiledModel:
+    step = NativeStep(segment_on(driver, graph), graph.inputs, graph.outputs)
+    return model_of(graph, NativeExecutable(graph, (step,), {}))
+
+
+def contexts_of(f: CompiledModel) -> list[Context]:
+    executable = f._first.executable
+    assert isinstance(executable, NativeExecutable)
+    (segment,) = executable.segments
+    assert isinstance(segment, CudaSegment)
+    return [c for waiting in segment.idle.values() for c in waiting]
+
+
+def test_what_follows_a_program_is_compiled_for_copies() -> None:
+    """Values on the device, where nothing is compiled for them yet."""
+    driver, seen = RecordedDriver(), []
+
+    def make(values: Sequence[Any], announce: object) -> Program:
+        seen.extend(values)
+        raise UsageError("WH3003", "that was all")
+
+    there = on_device(driver, normal(2, 3))
+    with pytest.raises(UsageError, match="that was all"):
+        Programs(make, lambda message: None, "the rest").fitting([there], lambda signature: ())
+    assert type(seen[0]) is np.ndarray
+    np.testing.assert_array_equal(seen[0], there.numpy())

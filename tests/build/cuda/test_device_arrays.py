@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.build.cuda.foreign import WithCapsule, WithInterface, WithTable, on_device
+from tests.build.cuda.foreign import (
+    OnHost,
+    WithCapsule,
+    WithInterface,
+    WithMethods,
+    WithOtherMethods,
+    WithTable,
+    adopted_one,
+    on_device,
+)
 from tests.build.cuda.recorded_driver import RecordedDriver
 from tests.build.cuda.segments import gathering, normal, segment_of, sum_graph
 from whet.build.cuda.arrays import DeviceArray, DeviceView
 from whet.build.cuda.foreign_arrays import adopted
 from whet.build.cuda.lending import _LENT
 from whet.build.cuda.segment import MAX_STREAMS, CudaSegment
-from whet.codegen.cuda.driver import LEGACY_STREAM
+from whet.codegen.cuda.driver import LEGACY_STREAM, THREAD_STREAM
 from whet.core.dtypes import bf16
 from whet.core.errors import OperatorError, UsageError
 from whet.core.types import Array
@@ -49,20 +58,55 @@ def test_aligned_arrays_are_not_copied(adding: Adding) -> None:
         np.asarray(z, copy=False)
 
 
-def test_launches_are_changed_only_when_addresses_are_others(adding: Adding) -> None:
+COPIES = ("copy", "copy_in", "copy_out")
+
+
+@pytest.mark.parametrize("shifts", [(0, 0, 0), (4, 0, 0), (0, 8, 0), (0, 0, 12), (4, 4, 4)])
+def test_arrays_are_copied_only_where_they_start_elsewhere(
+    adding: Adding, shifts: tuple[int, int, int]
+) -> None:
+    segment, driver = adding
+    a, b, out = (on_device(driver, normal(3, 4), shift) for shift in shifts)
+    expected = a.numpy() + b.numpy()
+    for _ in range(3):
+        before = len(driver.log)
+        assert call(segment, a, b, out=[out]) is out
+        copied = [entry for entry in driver.log[before:] if entry[0] in COPIES]
+        assert copied == [("copy", 48, LEGACY_STREAM) for shift in shifts if shift]
+        np.testing.assert_array_equal(out.numpy(), expected)
+
+
+def test_launches_are_changed_only_when_addresses_are_new(adding: Adding) -> None:
     segment, driver = adding
     x, y = normal(3, 4), normal(3, 4)
-    a, b, c = (on_device(driver, v) for v in (x, y, y + 1))
+    a, b, c, d = (on_device(driver, v) for v in (x, y, y + 1, y + 2))
     z = call(segment, a, b)
     place = z.address
     del z
     for _ in range(3):
         assert call(segment, a, b).address == place  # the memory of the result before
-    assert not driver.ops("change")
-    changed = call(segment, a, c)
-    assert driver.ops("change") == [("change", 0)]
-    np.testing.assert_array_equal(changed.numpy(), x + (y + 1))
     assert len(driver.ops("capture")) == 1
+    for _ in range(3):  # arrays of the last call but one
+        np.testing.assert_array_equal(call(segment, a, c).numpy(), x + (y + 1))
+        np.testing.assert_array_equal(call(segment, a, b).numpy(), x + y)
+    assert len(driver.ops("capture")) == 2
+    assert not driver.ops("change")
+    np.testing.assert_array_equal(call(segment, a, d).numpy(), x + (y + 2))
+    assert driver.ops("change") == [("change", 0)]
+    np.testing.assert_array_equal(call(segment, a, b).numpy(), x + y)
+    np.testing.assert_array_equal(call(segment, a, d).numpy(), x + (y + 2))
+    assert len(driver.ops("capture")) == 2
+    assert len(driver.ops("change")) == 1
+
+
+def test_a_loop_that_holds_its_last_result_changes_nothing(adding: Adding) -> None:
+    segment, driver = adding
+    a = on_device(driver, normal(3, 4))
+    for _ in range(6):
+        held = call(segment, a, a)
+        np.testing.assert_array_equal(held.numpy(), 2 * a.numpy())
+    assert not driver.ops("change")
+    assert len(driver.ops("capture")) == 2
 
 
 def test_results_that_are_held_keep_their_memory(adding: Adding) -> None:
@@ -136,9 +180,9 @@ def on_stream(view: DeviceView, stream: int) -> DeviceView:
 
 def test_streams_have_contexts_of_their_own(adding: Adding) -> None:
     segment, driver = adding
-    x = normal(3, 4)
+    x = on_device(driver, normal(3, 4))
     for stream in (41, 42, 41, 42):
-        a = on_stream(on_device(driver, x), stream)
+        a = on_stream(x, stream)
         assert call(segment, a, a).stream == stream
     assert [stream for *_, stream in driver.ops("play")] == [41, 42, 41, 42]
     assert len(driver.ops("capture")) == 2
@@ -166,17 +210,40 @@ def test_arrays_of_two_streams_are_waited_for(adding: Adding) -> None:
     assert driver.ops("synchronize") == [("synchronize", 41)]
 
 
+def test_an_event_is_recorded_while_the_stream_is_there(adding: Adding) -> None:
+    """A caller's stream may be gone when somebody wants to know whether a result is ready."""
+    segment, driver = adding
+    x = normal(3, 4)
+    lasting = call(segment, on_device(driver, x), on_device(driver, x))
+    assert not driver.ops("record")
+    np.testing.assert_array_equal(lasting.numpy(), 2 * x)
+    assert driver.ops("record") == [("record", lasting.home.ready, LEGACY_STREAM)]
+    a = on_stream(on_device(driver, x), 41)
+    passing = call(segment, a, a)
+    assert driver.ops("record")[1:] == [("record", passing.home.ready, 41)]
+    np.testing.assert_array_equal(passing.numpy(), 2 * x)
+    assert len(driver.ops("record")) == 2
+    assert driver.ops("finish")[-1] == ("finish", passing.home.ready)
+
+
+def test_a_stream_that_every_thread_has_is_waited_for(adding: Adding) -> None:
+    segment, driver = adding
+    a = on_stream(on_device(driver, normal(3, 4)), THREAD_STREAM)
+    call(segment, a, a)
+    assert driver.ops("synchronize") == [("synchronize", THREAD_STREAM)]
+
+
 # -------------------------------------------------------------------------------- other libraries
 @pytest.mark.parametrize("strides", [None, (16, 4)])
 def test_the_cuda_array_interface(strides: Any) -> None:
     driver = RecordedDriver()
     x = normal(3, 4)
     value = WithInterface(on_device(driver, x), stream=55, strides=strides)
-    view = adopted(value, "x", driver)
+    view = adopted_one(value, driver)
     assert view is not None
     assert (view.stream, view.follows, view.owner) == (55, True, value)
     np.testing.assert_array_equal(view.numpy(), x)
-    old = adopted(WithInterface(on_device(driver, x)), "x", driver)
+    old = adopted_one(WithInterface(on_device(driver, x)), driver)
     assert old is not None
     assert (old.stream, old.follows) == (LEGACY_STREAM, False)
 
@@ -185,7 +252,7 @@ def test_capsules() -> None:
     driver = RecordedDriver()
     x = normal(3, 4)
     value = WithCapsule(on_device(driver, x))
-    view = adopted(value, "x", driver)
+    view = adopted_one(value, driver)
     assert view is not None
     assert value.streams == [LEGACY_STREAM]
     assert (view.stream, view.follows) == (LEGACY_STREAM, False)
@@ -202,25 +269,67 @@ def test_the_table_of_functions(stream: int, monkeypatch: pytest.MonkeyPatch) ->
     x = normal(3, 4).astype(bf16.numpy)
     value = WithTable(on_device(driver, x))
     for _ in range(2):
-        view = adopted(value, "x", driver)
+        view = adopted_one(value, driver)
         assert view is not None
         assert (view.stream, view.follows) == (stream or LEGACY_STREAM, True)
         assert (view.shape, view.dtype) == ((3, 4), bf16.numpy)
         np.testing.assert_array_equal(view.numpy(), x)
 
 
+def test_the_stream_is_asked_for_once_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WithTable, "asked", 0)
+    driver = RecordedDriver()
+    values = [WithTable(on_device(driver, normal(2))) for _ in range(3)]
+    views = adopted(values, ["x", "y", "z"], driver)
+    assert [v.stream for v in views if v is not None] == [WithTable.stream] * 3
+    assert WithTable.asked == 1
+    (host,) = adopted([OnHost(on_device(driver, normal(2)))], ["x"], driver)
+    assert host is None
+    assert WithTable.asked == 1  # a library without a GPU knows no streams
+
+
+def test_methods_of_arrays_are_asked_when_the_table_has_confirmed_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(WithTable, "described", 0)
+    driver = RecordedDriver()
+    arrays = [normal(3, 4), normal(2), normal(5, 1, 2), normal(2).astype(bf16.numpy)]
+    for count, array in zip((1, 1, 1, 2), arrays):  # bfloat16 is another element type
+        view = adopted_one(WithMethods(on_device(driver, array)), driver)
+        assert view is not None
+        assert (view.shape, view.dtype) == (array.shape, array.dtype)
+        assert (view.stream, view.follows) == (WithTable.stream, True)
+        np.testing.assert_array_equal(view.numpy(), array)
+        assert WithTable.described == count
+    gaps = WithMethods(on_device(driver, arrays[0]))
+    gaps.is_row_major = False
+    assert adopted_one(gaps, driver) is not None  # the table knows better
+    assert WithTable.described == 3
+
+
+def test_methods_that_say_something_else_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WithTable, "described", 0)
+    driver = RecordedDriver()
+    for _ in range(3):
+        value = WithOtherMethods(on_device(driver, normal(3)))
+        view = adopted_one(value, driver)
+        assert view is not None
+        assert view.address == value.view.address
+    assert WithTable.described == 3
+
+
 def test_what_does_not_lie_on_a_gpu() -> None:
     driver = RecordedDriver()
     there = on_device(driver, normal(2))
     values: list[Any] = [normal(2), [1.0], 3, None, WithCapsule(there, device=(1, 0))]
-    assert [adopted(value, "x", driver) for value in values] == [None] * len(values)
+    assert [adopted_one(value, driver) for value in values] == [None] * len(values)
 
 
 def test_arrays_with_gaps_are_refused() -> None:
     driver = RecordedDriver()
     view = on_device(driver, normal(3, 4))
     with pytest.raises(UsageError, match="WH3003 input 'x' lies on the GPU with gaps"):
-        adopted(WithInterface(view, strides=(4, 12)), "x", driver)
+        adopted_one(WithInterface(view, strides=(4, 12)), driver)
 
 
 # ---------------------------------------------------------------------------------------- lending
@@ -268,7 +377,7 @@ def test_results_have_the_cuda_array_interface(adding: Adding) -> None:
     x = normal(3, 4)
     a = on_device(driver, x)
     z = call(segment, a, a)
-    again = adopted(WithInterface(z, **z.__cuda_array_interface__), "x", driver)
+    again = adopted_one(WithInterface(z, **z.__cuda_array_interface__), driver)
     assert again is not None
     assert again.address == z.address
     np.testing.assert_array_equal(again.numpy(), 2 * x)
@@ -280,6 +389,6 @@ def test_what_is_lent_has_the_array_s_shape_and_type(adding: Adding) -> None:
     segment, driver = adding
     x: Array = normal(3, 4)
     z = call(segment, on_device(driver, x), on_device(driver, x))
-    view = adopted(WithCapsule(z), "z", driver)
+    view = adopted_one(WithCapsule(z), driver)
     assert view is not None
     assert (view.address, view.shape, view.dtype) == (z.address, z.shape, z.dtype)

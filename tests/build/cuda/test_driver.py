@@ -37,6 +37,8 @@ def api(**functions: Any) -> Any:
         "cuDevicePrimaryCtxRetain": lambda device: (CUresult.CUDA_SUCCESS, 7),
         "cuCtxSetCurrent": lambda context: (CUresult.CUDA_SUCCESS,),
         "cuStreamCreate": lambda flags: (CUresult.CUDA_SUCCESS, 12),
+        "cuGraphLaunch": lambda graph, stream: (CUresult.CUDA_SUCCESS,),
+        "CUstream": int,
     }
     return SimpleNamespace(**(good | functions))
 

@@ -121,7 +121,7 @@ def torch() -> Any:
 
 
 def run(segment: CudaSegment, *values: Any) -> Any:
-    return segment([segment.adopt(v, "x") for v in values])[0]  # type: ignore[misc]
+    return segment(segment.adopt(values, "x" * len(values)))[0]  # type: ignore[arg-type]
 
 
 def test_tensors_are_not_copied(torch: Any) -> None:
@@ -130,7 +130,7 @@ def test_tensors_are_not_copied(torch: Any) -> None:
     segment = adding(SIZE)
     for _ in range(3):
         x, y = torch.randn(SIZE, device="cuda"), torch.randn(SIZE, device="cuda")
-        view = segment.adopt(x, "x")
+        view = segment.adopt([x], ["x"])[0]
         assert view is not None
         assert (view.address, view.shape) == (x.data_ptr(), (SIZE,))
         z = run(segment, x, y)
@@ -150,7 +150,7 @@ def test_the_stream_is_the_caller_s(torch: Any) -> None:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         x = torch.randn(SIZE, device="cuda")
-        view = segment.adopt(x, "x")
+        view = segment.adopt([x], ["x"])[0]
     assert view is not None
     assert view.stream == stream.cuda_stream
     assert view.follows
@@ -163,7 +163,7 @@ def test_tensors_that_start_elsewhere(torch: Any) -> None:
     x, y = torch.randn(SIZE + 1, device="cuda")[1:], torch.randn(SIZE, device="cuda")
     assert torch.equal(torch.from_dlpack(run(segment, x, y)), x + y)
     with pytest.raises(UsageError, match="WH3003 input 'x' lies on the GPU with gaps"):
-        segment.adopt(torch.randn(SIZE, 2, device="cuda")[:, 0], "x")
+        segment.adopt([torch.randn(SIZE, 2, device="cuda")[:, 0]], ["x"])
 
 
 def test_results_are_written_to_tensors(torch: Any) -> None:
@@ -171,7 +171,8 @@ def test_results_are_written_to_tensors(torch: Any) -> None:
 
     segment = adding(SIZE)
     x, y, z = (torch.randn(SIZE, device="cuda") for _ in range(3))
-    segment([segment.adopt(x, "x"), segment.adopt(y, "y")], [segment.adopt(z, "out")])  # type: ignore[list-item]
+    a, b, out = segment.adopt([x, y, z], ["x", "y", "out"])
+    segment([a, b], [out])  # type: ignore[list-item]
     assert torch.equal(z, x + y)
 
 

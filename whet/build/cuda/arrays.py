@@ -8,7 +8,6 @@ y.numpy()                    a copy in this process
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,10 +52,6 @@ class DeviceView(Adopted):
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    @property
-    def end(self) -> int:
-        return self.address + self.nbytes
-
     def numpy(self) -> Array:
         """A copy in this process."""
         driver, made = self.driver, np.empty(self.shape, self.dtype)
@@ -64,6 +59,12 @@ class DeviceView(Adopted):
         driver.copy_out(address_of(made), self.address, made.nbytes, self.stream)
         driver.synchronize(self.stream)
         return made
+
+    def assign(self, array: Array) -> None:
+        driver, source = self.driver, np.asarray(array, order="C")
+        driver.activate()
+        driver.copy_in(self.address, address_of(source), source.nbytes, self.stream)
+        driver.synchronize(self.stream)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -88,7 +89,14 @@ class DeviceArray(DeviceView):
         dtype: np.dtype[Any],
         waiting: list[DeviceMemory],
     ) -> None:
-        super().__init__(home.driver, memory.address, shape, dtype, home.stream, True, memory)
+        # As `DeviceView` does it, without another call: every call of a segment makes such arrays.
+        self.driver, self.address, self.shape, self.dtype = (
+            home.driver,
+            memory.address,
+            shape,
+            dtype,
+        )
+        self.stream, self.follows, self.owner = home.stream, True, memory
         self.home, self.waiting = home, waiting
         self.exported = False
         """Whether it may be read on a stream that its memory's next use does not wait for."""
@@ -97,7 +105,7 @@ class DeviceArray(DeviceView):
         # Its stream may be gone by now; the event of its context is not.
         driver, made = self.driver, np.empty(self.shape, self.dtype)
         driver.activate()
-        driver.finish(self.home.ready)
+        driver.finish(self.home.done())
         driver.copy_out(address_of(made), self.address, made.nbytes, LEGACY_STREAM)
         driver.synchronize(LEGACY_STREAM)
         return made
@@ -122,7 +130,7 @@ class DeviceArray(DeviceView):
             self.exported = True
             if reader != _UNORDERED:
                 self.driver.activate()
-                self.driver.wait(reader, self.home.ready)
+                self.driver.wait(reader, self.home.done())
         return capsule_of(self)
 
     @property
@@ -143,13 +151,3 @@ class DeviceArray(DeviceView):
         # Memory that others may still read is freed instead, which waits for them.
         if not self.exported and len(self.waiting) < KEPT_ROOMS:
             self.waiting.append(self.owner)
-
-
-def overlapping(views: Sequence[DeviceView], others: Sequence[DeviceView]) -> bool:
-    """Whether one of the views shares memory with one of the others or of the earlier views."""
-    taken = list(others)
-    for view in views:
-        if any(view.address < o.end and o.address < view.end for o in taken):
-            return True
-        taken.append(view)
-    return False

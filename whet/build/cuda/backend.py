@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from whet.build.backend import Assembler, Backend
 from whet.core.caching import FileCache
 from whet.core.dtypes import DType
+from whet.core.errors import UsageError
 from whet.core.gpu import HERE, PRESETS, TARGET_NAMES, GpuTarget, gpu_from_fields
 from whet.ops.base import Numeric
+from whet.runtime.executable import Adopted
 
 if TYPE_CHECKING:
     from whet.codegen.cuda.generator import CudaGenerator
     from whet.measure.cuda.runner import CudaRunner
+    from whet.measure.networks import TimedNetwork
+    from whet.measure.runner import Runner
     from whet.schedule.gpu_prices import GpuPrice
     from whet.tasks.price import Evidence
+    from whet.tasks.steps import Plan
 
 
 class CudaBackend(Backend[GpuTarget]):
@@ -24,6 +29,7 @@ class CudaBackend(Backend[GpuTarget]):
 
     kind: ClassVar[str] = GpuTarget.kind
     can_tune: ClassVar[bool] = True
+    times_networks: ClassVar[bool] = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,6 +89,16 @@ class CudaBackend(Backend[GpuTarget]):
 
         return CudaGenerator(target)
 
+    def adopt(self, values: Sequence[Any], names: Sequence[str]) -> Sequence[Adopted | None]:
+        from whet.build.cuda.foreign_arrays import adopted
+        from whet.codegen.cuda.bindings import cuda_driver
+
+        try:
+            driver = cuda_driver()
+        except UsageError:
+            return [None] * len(values)  # where no GPU is, nothing lies on one
+        return adopted(values, names, driver)
+
     def assembler(self, target: GpuTarget, threads: int, cache: FileCache) -> Assembler:
         from whet.build.cuda.segments import CudaAssembler
 
@@ -92,3 +108,17 @@ class CudaBackend(Backend[GpuTarget]):
         from whet.measure.cuda.runner import CudaRunner
 
         return CudaRunner()
+
+    def timed_network(
+        self,
+        plan: Plan,
+        target: GpuTarget,
+        numerics: Numeric,
+        runner: Runner[GpuTarget],
+        cache: FileCache,
+    ) -> TimedNetwork:
+        from whet.build.cuda.timed import CudaNetwork
+        from whet.measure.cuda.runner import CudaRunner
+
+        assert isinstance(runner, CudaRunner)
+        return CudaNetwork(plan, target, numerics, self.generator(target), runner, cache)

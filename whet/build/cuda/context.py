@@ -11,14 +11,16 @@ import numpy as np
 
 from whet.build.cuda.arrays import DeviceArray, DeviceView
 from whet.build.cuda.loaded import Loaded
-from whet.codegen.cuda.driver import Parameters, Ready, Recording, Stream
+from whet.build.cuda.takes import Takes
+from whet.codegen.cuda.driver import LEGACY_STREAM, THREAD_STREAM, Handle, Recording, Stream
 from whet.codegen.cuda.memory import DeviceMemory, HostMemory, round_up
 from whet.core.types import Array, Shape
 
 ArrayType = tuple[Shape, np.dtype[Any]]
 
 
-def _nbytes(kind: ArrayType) -> int:
+def bytes_of(kind: ArrayType) -> int:
+    """The size of an array."""
     return math.prod(kind[0]) * kind[1].itemsize
 
 
@@ -37,65 +39,56 @@ class Context:
         self.types, self.outputs = (*inputs, *outputs), tuple(outputs)
         self.owns_stream = stream is None
         self.stream: Stream = driver.new_stream() if stream is None else stream
+        self.lasting = stream is None or stream == LEGACY_STREAM
+        """Whether the stream is there whenever it is asked for; a caller's may be gone."""
+        self.waits = bool(image.status_bytes) or stream == THREAD_STREAM
+        """Whether calls wait for their end: something is looked at, or the next call that has this
+        context may be of another thread, on another stream of the same number."""
         self.ready = driver.new_event()
-        """Comes when the last call's work is done."""
         status_start = round_up(image.arena_bytes)
         self.arena = DeviceMemory(driver, status_start + image.status_bytes)
         # Zeroed once: borders keep their memory to themselves and are never written again.
         driver.clear(self.arena.address, self.arena.nbytes, self.stream)
         self.status_address = self.arena.address + status_start
         self.status = HostMemory(driver, image.status_bytes)
-        self.kernels = self._kernels()
-        self.addresses = [0] * len(self.types)
-        self.recording: Recording | None = None
-        self.staging: Staging | None = None
-        self.waiting: list[list[DeviceMemory]] = [[] for _ in outputs]
-
-    def _kernels(self) -> list[Ready]:
-        loaded, image = self.loaded, self.loaded.image
         tables = image.addresses(
             self.arena.address, loaded.constants.address, [m.address for m in loaded.shared],
             self.status_address,
         )  # fmt: skip
-        return [
-            Ready(function, call.launch, Parameters(table), early)
-            for function, call, table, early in zip(
-                loaded.functions, image.calls, tables, loaded.early, strict=True
-            )
-        ]
+        self.takes = Takes(loaded, tables)
+        self.staging: Staging | None = None
+        self.waiting: list[list[DeviceMemory]] = [[] for _ in outputs]
+        """Memory of results that nobody holds any more, by output."""
 
     def play(self, addresses: list[int]) -> None:
-        """Launches all kernels on the caller's arrays at these addresses, inputs first.
+        """Launches all kernels on the caller's arrays at these addresses, inputs first."""
+        if self.loaded.functions:
+            self.driver.play(self.takes.find(addresses), self.stream)
 
-        Recorded launches are changed where addresses are not those of the last call.
-        """
-        if addresses != self.addresses:
-            changed: set[int] = set()
-            for number, address in enumerate(addresses):
-                if address != self.addresses[number]:
-                    for kernel, position in self.loaded.uses[number]:
-                        self.kernels[kernel].parameters.addresses[position] = address
-                        changed.add(kernel)
-            self.addresses = addresses
-            if self.recording is not None:
-                for kernel in changed:
-                    self.driver.change(self.recording, kernel)
-        if not self.kernels:
-            return
-        if self.recording is None:
-            self.recording = self.driver.capture(self.kernels)
-        self.driver.play(self.recording, self.stream)
+    @property
+    def recording(self) -> Recording:
+        """What was played last."""
+        return self.takes.made[0].recording
 
-    def new_results(self) -> list[DeviceArray]:
-        """Arrays on the GPU with any contents, for all outputs."""
-        made = []
-        for kind, waiting in zip(self.outputs, self.waiting):
-            try:
-                memory = waiting.pop()  # one operation, hence safe between threads
-            except IndexError:
-                memory = DeviceMemory(self.driver, _nbytes(kind))
-            made.append(DeviceArray(self, memory, *kind, waiting))
-        return made
+    def note_end(self) -> None:
+        """Makes `done` speak of the work that the stream has now, if it could not ask later."""
+        if not self.lasting:
+            self.driver.record(self.ready, self.stream)
+
+    def done(self) -> Handle:
+        """An event that comes when the work of all calls so far is done."""
+        if self.lasting:
+            self.driver.record(self.ready, self.stream)
+        return self.ready
+
+    def new_result(self, number: int) -> DeviceArray:
+        """An array on the GPU with any contents, for one of the outputs."""
+        (shape, dtype), waiting = self.outputs[number], self.waiting[number]
+        try:
+            memory = waiting.pop()  # one operation, hence safe between threads
+        except IndexError:
+            memory = DeviceMemory(self.driver, bytes_of((shape, dtype)))
+        return DeviceArray(self, memory, shape, dtype, waiting)
 
     def staged(self) -> Staging:
         """The places of arrays that kernels cannot use where they are, made at first need."""
@@ -123,13 +116,11 @@ class Context:
         if not hasattr(self, "staging") or sys.is_finalizing():
             return
         self.driver.activate()
-        if self.owns_stream:
-            self.driver.synchronize(self.stream)
-            self.driver.close_stream(self.stream)
-        self.driver.finish(self.ready)
+        self.driver.finish(self.done())
         self.driver.close_event(self.ready)
-        if self.recording is not None:
-            self.driver.discard(self.recording)
+        if self.owns_stream:
+            self.driver.close_stream(self.stream)
+        self.takes.discard()
 
 
 class Staging:
@@ -140,13 +131,13 @@ class Staging:
         starts, end = [], 0
         for kind in context.types:
             starts.append(end)
-            end += round_up(_nbytes(kind))
+            end += round_up(bytes_of(kind))
         self.device = DeviceMemory(self.driver, end)
         self.host = HostMemory(self.driver, end)
         self.starts = starts
         self.addresses = [self.device.address + start for start in starts]
         self.arrays: list[Array] = [
-            self.host.bytes[start : start + _nbytes(kind)].view(kind[1]).reshape(kind[0])
+            self.host.bytes[start : start + bytes_of(kind)].view(kind[1]).reshape(kind[0])
             for start, kind in zip(starts, context.types)
         ]
 

@@ -8,7 +8,8 @@ also tells the stream that the caller works on (torch); by the CUDA array interf
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ctypes import byref, py_object
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -20,16 +21,35 @@ from whet.codegen.cuda.driver import LEGACY_STREAM, Driver, Stream
 from whet.core.errors import UsageError, fail
 from whet.core.types import Shape
 from whet.ir.program import row_major
-from whet.runtime.dlpack import UNREAD, DlTensor, pointer_of
+from whet.runtime.dlpack import TENSOR, extents_reader, pointer_of, tensor_in
 
 
-def adopted(value: Any, name: str, driver: Driver) -> DeviceView | None:
-    """A view of the array, which holds it; None if it does not lie on a GPU."""
-    if isinstance(value, DeviceView):
-        return value
-    table = _exchange(type(value))
-    if table is not None:
-        return table.view(value, name, driver)
+def adopted(values: Sequence[Any], names: Sequence[str], driver: Driver) -> list[DeviceView | None]:
+    """Views of the arrays of one call, which hold them; None for what does not lie on a GPU."""
+    views: list[DeviceView | None] = []
+    asked, stream = None, LEGACY_STREAM
+    for value, name in zip(values, names):
+        if isinstance(value, DeviceView):
+            views.append(value)
+            continue
+        kind = type(value)
+        table = _KNOWN[kind] if kind in _KNOWN else _exchange(kind)
+        if table is None:
+            views.append(_by_protocol(value, name, driver))
+            continue
+        view = table.view(value, name, driver)
+        views.append(view)
+        if view is not None:
+            if table is not asked:  # the caller works on one stream, whatever arrays there are
+                asked, stream = table, table.stream()
+            view.stream = stream
+    return views
+
+
+def _by_protocol(value: Any, name: str, driver: Driver) -> DeviceView | None:
+    """A view of an array whose library has no table."""
+    if isinstance(value, np.ndarray):
+        return None
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None and interface.get("stream") is not None:
         return _from_interface(value, interface, name, driver)
@@ -37,31 +57,31 @@ def adopted(value: Any, name: str, driver: Driver) -> DeviceView | None:
         if int(value.__dlpack_device__()[0]) != CUDA_DEVICE[0]:
             return None
         capsule = value.__dlpack__(stream=LEGACY_STREAM)
-        tensor = DlTensor.from_address(pointer_of(capsule, UNREAD))
         # The capsule must live: it gives the array back when it goes.
-        return _from_tensor(tensor, (value, capsule), name, driver, LEGACY_STREAM, follows=False)
+        held = value, capsule
+        return _from_fields(tensor_in(capsule), held, name, driver, LEGACY_STREAM, False)
     if interface is not None:
         return _from_interface(value, interface, name, driver)
     return None
 
 
-def _from_tensor(
-    tensor: DlTensor, owner: Any, name: str, driver: Driver, stream: Stream, *, follows: bool
+def _from_fields(
+    fields: tuple[int, ...], owner: Any, name: str, driver: Driver, stream: Stream, follows: bool
 ) -> DeviceView:
-    kind, device = tensor.dtype, tensor.device.number
-    dtype = DLPACK_TYPES.get((kind.code, kind.bits))
-    if dtype is None or kind.lanes != 1:
+    """A view of a tensor of DLPack."""
+    data, _, device, rank, code, bits, lanes, extents, steps, offset = fields
+    dtype = DLPACK_TYPES.get((code, bits))
+    if dtype is None or lanes != 1:
         fail("WH3003", f"input '{name}' has elements of a type that whet does not have "
-             f"(DLPack type {kind.code} of {kind.bits} bits)", kind=UsageError)  # fmt: skip
+             f"(DLPack type {code} of {bits} bits)", kind=UsageError)  # fmt: skip
     if device != CUDA_DEVICE[1]:
         fail("WH3003", f"input '{name}' lies on GPU {device}, and models run on GPU "
              f"{CUDA_DEVICE[1]}", kind=UsageError)  # fmt: skip
-    rank, strides = tensor.rank, tensor.strides
-    shape = tuple(tensor.shape[:rank])
-    if strides and not _is_contiguous(shape, tuple(strides[:rank])):
+    read = extents_reader(rank)
+    shape = read(extents)
+    if steps and not _is_contiguous(shape, read(steps)):
         _refuse_gaps(name)
-    address = (tensor.data or 0) + tensor.byte_offset
-    return DeviceView(driver, address, shape, dtype, stream, follows, owner)
+    return DeviceView(driver, data + offset, shape, dtype, stream, follows, owner)
 
 
 def _from_interface(value: Any, interface: dict[str, Any], name: str, driver: Driver) -> DeviceView:
@@ -109,29 +129,61 @@ class _Table(ctypes.Structure):
 _KNOWN_MAJOR = 1
 _TABLE_NAME = b"dlpack_exchange_api"
 # Functions of a library work on its objects: the interpreter's lock is held meanwhile, and an
-# exception that they leave is raised.
-_DESCRIBE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DlTensor))
-_STREAM_OF = ctypes.PYFUNCTYPE(
-    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
-)
+# exception that they leave is raised.  They are given what they take as it is: arguments of
+# declared types take half as long again.
+_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int)
+_Room = ctypes.c_char * TENSOR.size
 
 
 class _Exchange:
-    """The table of one library."""
+    """The table of one library, for arrays of one type.
 
-    def __init__(self, table: _Table, capsule: Any) -> None:
-        self.describe: Callable[..., int] = _DESCRIBE(table.tensor_from_object)
-        self.stream_of: Callable[..., int] = _STREAM_OF(table.current_stream)
-        self.capsule = capsule
+    Many libraries' arrays also tell address, shape and layout by methods of their own, which take
+    a third of the time.  They are asked once the table has said the same of an array with this
+    element type on this device.
+    """
+
+    def __init__(self, table: _Table, capsule: Any, kind: type) -> None:
+        self._describe: Callable[..., int] = _FUNCTION(table.tensor_from_object)
+        self._stream_of: Callable[..., int] = _FUNCTION(table.current_stream)
+        self._capsule = capsule
+        self._has_methods = all(hasattr(kind, name) for name in _METHODS)
+        self._confirmed: dict[tuple[Any, Any], np.dtype[Any]] = {}
+        """NumPy's element type by the library's own and the device, where methods can be asked."""
+
+    def stream(self) -> Stream:
+        """The stream that the caller works on."""
+        found = ctypes.c_void_p()
+        self._stream_of(*CUDA_DEVICE, byref(found))
+        # No stream is the one that everybody has.
+        return found.value or LEGACY_STREAM
 
     def view(self, value: Any, name: str, driver: Driver) -> DeviceView | None:
-        tensor, stream = DlTensor(), ctypes.c_void_p()
-        if self.describe(value, ctypes.byref(tensor)) or tensor.device.kind != CUDA_DEVICE[0]:
+        """A view of the array, for any stream; None if it does not lie on a GPU."""
+        if self._confirmed:
+            dtype = self._confirmed.get((value.dtype, value.device))
+            if dtype is not None and value.is_contiguous():
+                address = value.data_ptr()
+                return DeviceView(driver, address, value.shape, dtype, LEGACY_STREAM, True, value)
+        room = _Room()
+        if self._describe(py_object(value), byref(room)):
             return None
-        self.stream_of(*CUDA_DEVICE, ctypes.byref(stream))
-        # No stream is the one that everybody has.
-        chosen = stream.value or LEGACY_STREAM
-        return _from_tensor(tensor, value, name, driver, chosen, follows=True)
+        fields = TENSOR.unpack(room)
+        if fields[1] != CUDA_DEVICE[0]:
+            return None
+        view = _from_fields(fields, value, name, driver, LEGACY_STREAM, True)
+        if self._has_methods and _say_the_same(value, view):
+            self._confirmed[value.dtype, value.device] = view.dtype
+        return view
+
+
+_METHODS = ("data_ptr", "device", "dtype", "is_contiguous", "shape")
+
+
+def _say_the_same(value: Any, view: DeviceView) -> bool:
+    """Whether an array's methods say what is known of it; its shape must be some kind of tuple."""
+    found = value.data_ptr(), value.shape, value.is_contiguous()
+    return found == (view.address, view.shape, True)
 
 
 _KNOWN: dict[type, _Exchange | None] = {}
@@ -139,13 +191,11 @@ _KNOWN: dict[type, _Exchange | None] = {}
 
 
 def _exchange(kind: type) -> _Exchange | None:
-    """The table of the library that a type is of, if it has one."""
-    if kind in _KNOWN:
-        return _KNOWN[kind]
+    """The table of the library that a type is of, if it has one, which is known from now on."""
     capsule, found = getattr(kind, "__dlpack_c_exchange_api__", None), None
     if capsule is not None:
         table = _Table.from_address(pointer_of(capsule, _TABLE_NAME))
         if table.major == _KNOWN_MAJOR and table.tensor_from_object and table.current_stream:
-            found = _Exchange(table, capsule)
+            found = _Exchange(table, capsule, kind)
     _KNOWN[kind] = found
     return found

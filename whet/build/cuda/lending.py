@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any
 
 from whet.build.cuda.arrays import CUDA_DEVICE, DeviceView
 from whet.build.cuda.element_types import DLPACK_NUMBERS
-from whet.runtime.dlpack import UNREAD, DlTensor
+from whet.runtime.dlpack import TENSOR, UNREAD
 
-
-class _Managed(ctypes.Structure):
-    """A tensor with the function that gives it back."""
-
-    _fields_ = (
-        ("tensor", DlTensor),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
-
+MANAGED = struct.Struct(f"{TENSOR.format} QQ")
+"""A tensor, what its owner knows it by, and the address of the function that gives it back."""
+_EXTENT_BYTES = 8
 
 _LENT: dict[int, tuple[DeviceView, Any]] = {}
 """What others hold, by the address of the structure that they were given."""
@@ -46,26 +40,33 @@ _new_capsule = ctypes.PYFUNCTYPE(
 )(("PyCapsule_New", ctypes.pythonapi))
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_DELETER, _DESTRUCTOR = _Callback(_give_back), _Callback(_drop_capsule)
-# Others may call these until the process ends, when modules are gone already.
-for _callback in (_DELETER, _DESTRUCTOR):
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
+
+
+def _lasting(function: Any) -> int:
+    """The address of a function that others may call until the process ends, when modules are
+    gone already."""
+    callback = _Callback(function)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
+    return ctypes.cast(callback, ctypes.c_void_p).value or 0
+
+
+_DELETER, _DESTRUCTOR = _lasting(_give_back), _lasting(_drop_capsule)
 
 
 def capsule_of(array: DeviceView) -> Any:
-    """A capsule with the array, which lives until its reader gives it back."""
-    if array.dtype not in DLPACK_NUMBERS:
+    """A capsule with the array, which lives until its reader gives it back.
+
+    structure, extents     in one piece of memory
+    """
+    number = DLPACK_NUMBERS.get(array.dtype)
+    if number is None:
         raise BufferError(f"DLPack has no number for {array.dtype}")
     rank = len(array.shape)
-    shape = (ctypes.c_int64 * max(rank, 1))(*array.shape)
-    made = _Managed()
-    made.tensor.data = array.address
-    made.tensor.device.kind, made.tensor.device.number = CUDA_DEVICE
-    made.tensor.rank = rank
-    made.tensor.dtype.code, made.tensor.dtype.bits = DLPACK_NUMBERS[array.dtype]
-    made.tensor.dtype.lanes = 1
-    made.tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
-    made.deleter = ctypes.cast(_DELETER, ctypes.c_void_p)
+    made = (ctypes.c_char * (MANAGED.size + _EXTENT_BYTES * rank))()
     address = ctypes.addressof(made)
-    _LENT[address] = (array, (made, shape))
-    return _new_capsule(address, UNREAD, ctypes.cast(_DESTRUCTOR, ctypes.c_void_p))
+    extents = address + MANAGED.size
+    MANAGED.pack_into(made, 0, array.address, *CUDA_DEVICE, rank, *number, 1, extents, 0, 0, 0,
+                      _DELETER)  # fmt: skip
+    struct.pack_into(f"={rank}q", made, MANAGED.size, *array.shape)
+    _LENT[address] = array, made
+    return _new_capsule(address, UNREAD, _DESTRUCTOR)
