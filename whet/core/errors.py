@@ -60,6 +60,7 @@ CODES: dict[str, str] = {
     "WH2106": "A reduction is not one that the step can take apart.",
     "WH2120": "A trace is damaged or incomplete.",
     "WH2121": "A sketch or schedule step is unknown, or its name is taken.",
+    "WH2122": "Trees that correct prices are damaged.",
     # WH30: artifacts, calls, peers
     "WH3001": "The artifact cannot be read or is damaged.",
     "WH3002": "The artifact was written by an incompatible version.",

@@ -20,6 +20,7 @@ from whet.ops.arithmetic import Add, Mul
 from whet.ops.matmul import MatMul
 from whet.ops.movement import Reshape, Transpose
 from whet.ops.softmax import Softmax
+from whet.schedule.families.gpu_contraction.law import LAWS
 from whet.schedule.gpu_prices import GpuPrice
 from whet.tasks.plan import plan_graph
 from whet.tasks.steps import Step
@@ -87,8 +88,11 @@ def test_every_layer_has_one_kernel_for_its_attention(
     assert len(others) - 2 * (PRECISIONS[precision].storage is not None) <= 8
 
 
-def test_tiny_ones_are_cheaper_apart() -> None:
-    assert not any("attention" in name for name in sketches(layers(1, 8, 16, 2), "fp32"))
+def test_prices_decide_whether_it_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = layers(1, 8, 16, 2)
+    assert any("attention" in name for name in sketches(tiny, "fp32"))
+    monkeypatch.setitem(LAWS, "ffma", replace(LAWS["ffma"], start=4000.0))
+    assert not any("attention" in name for name in sketches(tiny, "fp32"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])

@@ -1,7 +1,7 @@
 """Prices of attention on GPUs, for a whole population at once.
 
 A block takes as long as the kernels of its two products would, whose laws are those of
-contractions (`gpu_contraction.price`), but it starts once, and waits for its first bytes once;
+contractions (`gpu_contraction.estimate`), but it starts once, and waits for its first bytes once;
 between them the threads of a row go through its stages.
 """
 
@@ -24,12 +24,13 @@ from whet.schedule.families.gpu_attention.resources import (
     width_of,
 )
 from whet.schedule.families.gpu_attention.space import blocks_of
-from whet.schedule.families.gpu_contraction.price import LAWS, SCHEDULERS, Work, in_waves
+from whet.schedule.families.gpu_contraction.estimate import SCHEDULERS, Work, in_waves
+from whet.schedule.families.gpu_contraction.law import LAWS
 from whet.schedule.families.gpu_reduce.across import steps_of as steps_across
 from whet.schedule.families.gpu_reduce.price import BARRIER_NS
 from whet.schedule.families.gpu_rows.price import row_operations
 from whet.schedule.families.gpu_rows.writer import KEPT_LIMIT
-from whet.schedule.program.triggers import AT_END
+from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population
 
 
@@ -56,11 +57,19 @@ def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) ->
         total = law.wave + steps * (2 * waiting + present * busy) + rows
         return np.asarray(total + present * (queries / near + finish))
 
+    written = sum(t.type.nbytes for t in form.task.outputs)
     work = Work(
-        blocks_of(form, holes), threads, shared_bytes(form, holes),
-        registers_of_block(form, holes), 2 * steps, np.maximum(keys, values),
-        np.full(len(bm), float(form.task.constant_bytes)),
-    )  # fmt: skip
+        blocks=blocks_of(form, holes),
+        cluster=np.ones(len(bm), np.int64),
+        threads=threads,
+        shared=shared_bytes(form, holes),
+        registers=registers_of_block(form, holes),
+        steps=2 * steps,
+        stage_bytes=np.maximum(keys, values),
+        far_bytes=np.full(len(bm), float(form.task.constant_bytes)),
+        result_bytes=np.full(len(bm), written),
+        early=target.has_dependent_launch & (holes["trigger"] != NEVER),
+    )
     late = TRIGGER_NS * (holes["trigger"] == AT_END)
     return np.asarray(in_waves(work, law, target, wave) + late)
 

@@ -17,12 +17,15 @@ def threads_of(leaf: Leaf, holes: Population) -> Array:
 
 
 def registers_of(leaf: Leaf, itemsize: int, holes: Population) -> Array:
-    """Registers of a thread for sums of so many bytes, about: within 10 % of what the compiler
-    took for measured kernels."""
+    """Registers of a thread for sums of so many bytes, about.
+
+    Of 440 candidates that NVRTC 13 compiled for sm_90a, 19 of 20 on threads are within 15 % of it,
+    and 4 of 5 on tensor cores within 25 %.
+    """
     tm, tn = holes["tm"], holes["tn"]
     if leaf.is_matrix:
-        return 5 * tm * tn // (4 * WARP) + (tm + tn) // 2 * leaf.products + 24
-    return itemsize // 4 * (5 * tm * tn // 4 + VECTOR * tm + tn) + 40
+        return 5 * tm * tn // (4 * WARP) + (tm + tn) * leaf.products // 8 + 24
+    return itemsize // 4 * (3 * tm * tn + VECTOR * tm + tn) // 2 + 26
 
 
 def shared_bytes(form: GpuContraction, holes: Population) -> Array:
