@@ -31,7 +31,7 @@ from tools.graph_fuzz.campaign import Plan, looked_at_again, run_plan
 from tools.graph_fuzz.report import Tally
 from tools.graph_fuzz.shrink import Budget, shrink
 from tools.graph_fuzz.store import replay, store_failure
-from tools.graph_fuzz.targets import NAMES
+from tools.graph_fuzz.targets import GPUS, NAMES
 from tools.graph_fuzz.trial import make_case
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--target", choices=NAMES)
+    parser.add_argument("--target", choices=(*NAMES, *GPUS))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--timeout", type=float, default=120.0)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "fuzz")

@@ -17,7 +17,7 @@ from tools.graph_fuzz.surgery import (
     with_outputs,
     with_value,
 )
-from tools.graph_fuzz.targets import NAMES, can_run, find_target
+from tools.graph_fuzz.targets import NAMES, can_run, find_cpu
 from tools.graph_fuzz.trial import Outcome, plain_reason, run_case
 from whet.core.errors import WhetError
 from whet.frontend.onnx import import_model
@@ -72,7 +72,7 @@ def test_arrays_can_be_replaced() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_targets_are_what_they_are_called(name: str) -> None:
-    target = find_target(name)
+    target = find_cpu(name)
     widths = {"x86-64-v2": 128, "x86-64-v3": 256, "x86-64-v4": 512}
     assert target.vector_bits == widths.get(name, target.vector_bits)
     assert can_run("cpu")

@@ -32,7 +32,8 @@ class Plan:
 
     def indices(self) -> Iterator[int]:
         """The graphs' numbers, without those of targets that this machine cannot run."""
-        possible = {name for name in NAMES if can_run(name)}
+        asked = NAMES if self.target is None else (self.target,)
+        possible = {name for name in asked if can_run(name)}
         for index in range(self.first, self.first + self.count):
             if (self.target or NAMES[index % len(NAMES)]) in possible:
                 yield index

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tools.graph_fuzz.targets import NAMES
+from tools.graph_fuzz.targets import GPUS, NAMES
 from tools.graph_fuzz.trial import FAILURES, Outcome
 
 KINDS = ("ok", "refused", "invalid", *FAILURES)
@@ -19,7 +19,7 @@ class Tally:
     """Outcomes by target, and reasons."""
 
     by_target: dict[str, Counter[str]] = field(
-        default_factory=lambda: {name: Counter() for name in NAMES}
+        default_factory=lambda: {name: Counter() for name in (*NAMES, *GPUS)}
     )
     refused_graphs: Counter[str] = field(default_factory=Counter)
     refused_nodes: Counter[str] = field(default_factory=Counter)

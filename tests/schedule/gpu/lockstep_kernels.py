@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from whet.graph.graph import Graph, apply, make_input
 from whet.graph.passes import expand_composites
 from whet.ir.expr import Expr, Read
 from whet.ir.lockstep import run_threads
-from whet.ir.program import Buffer
+from whet.ir.program import Buffer, Program
 from whet.ir.tensor import Compute, Placeholder, Tensor, producers, stages
 from whet.ops import REGISTRY
 from whet.ops.base import Sample
@@ -33,9 +33,18 @@ TARGET: GpuTarget = PRESETS["cuda-sm_90a"]
 TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 3e-2, "bf16": 2e-1}
 
 
+class Run(Protocol):
+    """Runs a program: in lockstep, or by its text."""
+
+    def __call__(
+        self, program: Program, arrays: Sequence[Array], constants: Collection[Buffer]
+    ) -> tuple[Array, ...]: ...
+
+
 def check_kernel(
-    kernel: Kernel, task: Task, example: Example, tolerance: float | None = None
-) -> None:
+    kernel: Kernel, task: Task, example: Example, tolerance: float | None = None,
+    run: Run = run_threads,
+) -> None:  # fmt: skip
     """The kernel, run thread by thread, gives what the task means, within a tolerance that may be
     another than that of the type."""
     program = kernel.program
@@ -48,7 +57,7 @@ def check_kernel(
         for buffer, tensor in zip(program.inputs, kernel.arguments, strict=True)
         if isinstance(tensor, Compute) or tensor in task.constants
     ]
-    results = run_threads(program, arrays, known)
+    results = run(program, arrays, known)
     for buffer, tensor, memory in zip(program.outputs, kernel.results, results, strict=True):
         assert isinstance(tensor, Compute)
         want = example.outputs[task.outputs.index(tensor)]
@@ -98,7 +107,9 @@ def candidates(space: Population, count: int, seed: int) -> Iterator[Holes]:
         yield {hole: int(column[row]) for hole, column in space.items()}
 
 
-def check_candidates(sketch: Sketch[Any, Any], task: Task, count: int, seed: int = 0) -> None:
+def check_candidates(
+    sketch: Sketch[Any, Any], task: Task, count: int, seed: int = 0, run: Run = run_threads
+) -> None:
     """Some candidates of a task that the sketch must fit."""
     form = sketch.fits(task)
     assert form is not None
@@ -106,7 +117,7 @@ def check_candidates(sketch: Sketch[Any, Any], task: Task, count: int, seed: int
     chosen = list(candidates(sketch.space(form, TARGET, 1), count, seed))
     assert chosen
     for holes in chosen:
-        check_kernel(sketch.lower(form, holes, "kernel"), task, example)
+        check_kernel(sketch.lower(form, holes, "kernel"), task, example, run=run)
 
 
 def cheapest(sketch: Sketch[Any, Any], task: Task) -> Holes:

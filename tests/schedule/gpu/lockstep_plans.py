@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.schedule.gpu.lockstep_kernels import Run
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.graph.graph import Constant, Graph
-from whet.ir.interpreter import run
+from whet.ir import interpreter
 from whet.ir.lockstep import run_threads
 from whet.ir.program import Buffer
 from whet.ir.tensor import Compute, Tensor
@@ -23,13 +24,13 @@ from whet.tasks.steps import LoopStep, Plan, Step
 from whet.tasks.task import Task
 
 
-def run_in_lockstep(
-    graph: Graph, price: GpuPrice, inputs: Sequence[Array], seed: int
+def run_plan(
+    graph: Graph, price: GpuPrice, inputs: Sequence[Array], seed: int, run: Run = run_threads
 ) -> list[Array]:
-    """The outputs of a graph that is one segment, by any kernels of its tasks."""
+    """The outputs of a graph that is one segment, by any kernels of its tasks, run by `run`."""
     plan = plan_graph(graph, price, lambda dtype: not dtype.is_storage_only)
     (part,) = plan.plans.values()
-    return _Run(part, price.target, inputs, np.random.default_rng(seed)).outputs()
+    return _Call(part, price.target, inputs, np.random.default_rng(seed), run).outputs()
 
 
 def any_kernel(task: Task, target: GpuTarget, name: str, rng: np.random.Generator) -> Kernel:
@@ -45,13 +46,14 @@ def any_kernel(task: Task, target: GpuTarget, name: str, rng: np.random.Generato
     return sketch.lower(form, {hole: int(column[row]) for hole, column in space.items()}, name)
 
 
-class _Run:
+class _Call:
     """The memory of one call."""
 
     def __init__(
-        self, plan: Plan, target: GpuTarget, inputs: Sequence[Array], rng: np.random.Generator
-    ) -> None:
-        self.plan, self.target, self.rng = plan, target, rng
+        self, plan: Plan, target: GpuTarget, inputs: Sequence[Array], rng: np.random.Generator,
+        run: Run,
+    ) -> None:  # fmt: skip
+        self.plan, self.target, self.rng, self.run = plan, target, rng, run
         self.given = dict(zip(plan.graph.inputs, inputs, strict=True))
         self.memory: dict[Storage, Array] = {}
         for number, step in enumerate(plan.steps):
@@ -96,7 +98,7 @@ class _Run:
         count = len(step.program.inputs)
         parameters = (*step.program.inputs, *step.program.outputs)
         views = [_view(b, self._of(s)) for b, s in zip(parameters, step.storages, strict=True)]
-        for view, result in zip(views[count:], run(step.program, views[:count])):
+        for view, result in zip(views[count:], interpreter.run(step.program, views[:count])):
             view[...] = result
 
     def _kernel(self, step: Step, name: str) -> None:
@@ -122,7 +124,7 @@ class _Run:
             if t not in step.storages or t in task.constants
         ]  # fmt: skip
         for buffer, tensor, made in zip(
-            program.outputs, kernel.results, run_threads(program, arrays, constant), strict=True
+            program.outputs, kernel.results, self.run(program, arrays, constant), strict=True
         ):
             own = task.buffers[tensor]
             target = _view(own, self._of(step.storages[tensor]))

@@ -66,9 +66,10 @@ def sequence(block: Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def buffer_bytes(buffer: Buffer, *, distributed: bool) -> int:
-    """The bytes of a block's part of a buffer."""
-    elements = buffer.type.size // (buffer.shape[0] if distributed else 1)
-    return elements * buffer.dtype.itemsize
+    """The bytes of a block's part of a buffer, gaps between its rows included."""
+    steps = list(zip(buffer.shape, buffer.element_strides))[1 if distributed else 0 :]
+    last = buffer.offset + sum((extent - 1) * step for extent, step in steps)
+    return (last + 1) * buffer.dtype.itemsize
 
 
 def _lives(nest: ThreadNest, order: Sequence[Stmt]) -> Iterator[_Life]:
