@@ -37,6 +37,8 @@ from whet.ir.expr import Expr, as_expr, cast, const
 from whet.ir.lockstep import run_threads
 from whet.ir.program import Allocate, Block, Buffer, If, Loop, Program, Stmt, Store, walk
 from whet.ir.threads import (
+    Arrive,
+    AwaitArrivals,
     AwaitInputs,
     Barrier,
     Commit,
@@ -158,6 +160,14 @@ FAULTS = [
           says=r"WH1308 barrier warp: .* lane 16\) does not come here"),
     plant("cluster barrier that a block skips", SPLIT, only_if, Barrier, 1, R < 3,
           says=r"WH1308 barrier cluster: .* rank 3"),
+    plant("arrival in place of a barrier", SPLIT, replaced, Barrier, 0, Arrive(),
+          says=rf"WH1306 parts.* {RACE}"),
+    plant("arrival that nobody awaits", SPLIT, replaced, Barrier, 1, Arrive(),
+          says="WH1308 .* ends before it has awaited the cluster"),
+    plant("arrivals awaited without one's own", SPLIT, replaced, Barrier, 1, AwaitArrivals(),
+          says="WH1308 .* awaits the cluster and has not arrived"),
+    plant("two arrivals", SPLIT, changed, Barrier, 1, before(Arrive()),
+          says="WH1308 .* arrives twice before it awaits the cluster"),
     # stores
     plant("two threads store to one cell of a block", ROTATED, with_expressions, Store, 0,
           set_to(1, 0), says=rf"WH1306 row\[0, 0\] is written by .*, and written by .* {RACE}"),

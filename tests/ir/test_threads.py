@@ -26,6 +26,8 @@ from whet.ir.lockstep import run_threads
 from whet.ir.program import Buffer, Loop, Program, walk
 from whet.ir.threads import (
     WARP,
+    Arrive,
+    AwaitArrivals,
     AwaitInputs,
     Barrier,
     Commit,
@@ -65,6 +67,8 @@ STATEMENTS: list[tuple[ThreadStmt, str]] = [
         MatrixMultiplyAdd(SUM, indices(0, 1), LEFT, indices(0), RIGHT, indices(1)),
         "sum[0, 1] += left[0] @ right[1].T",
     ),
+    (Arrive(), "arrive cluster"),
+    (AwaitArrivals(), "await cluster"),
     (AwaitInputs(), "await inputs"),
     (LaunchNext(), "launch next"),
 ]

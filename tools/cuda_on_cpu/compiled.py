@@ -31,7 +31,10 @@ OWN_SHARED = "unsigned char* const whet_shared = gpu_shared();"
 MESSAGE_BYTES = 512
 HOPPER = PRESETS["cuda-sm_90a"]
 
-_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(')
+_KERNEL = re.compile(
+    r'extern "C" __global__ void (?:__cluster_dims__\(\) )?'
+    r"__launch_bounds__\(\d+, \d+\) (\w+)\("
+)
 
 
 def lacking() -> str | None:

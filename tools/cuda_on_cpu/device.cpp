@@ -89,6 +89,7 @@ struct Fiber {
   Warp* warp = nullptr;
   unsigned thread = 0, lane = 0, number = 0;  // in its block, its warp, its cluster
   bool ended = false, awaited = false;
+  unsigned arrivals = 0, passed = 0;  // barriers of the cluster that it has come to, and gone past
   vector<vector<Copying>> groups;
 };
 struct Global {
@@ -103,7 +104,7 @@ vector<Fiber> fibers;
 vector<Global> globals;
 vector<Fiber*> ready;
 Meeting everyone;
-unsigned passed_by_all;
+unsigned complete, coming;  // barriers of the cluster that all have come to; threads at the next
 Fiber* now;
 void* scheduler;
 uint64_t dice;
@@ -131,11 +132,11 @@ unsigned roll(unsigned below) {
 
 // ----------------------------------------------------------------------------------- order
 Moment moment() {
-  return {(int)now->number, passed_by_all, now->block->passed, now->warp->passed};
+  return {(int)now->number, now->arrivals, now->block->passed, now->warp->passed};
 }
 
 bool before(const Moment& past, const Fiber& fiber) {
-  if (past.thread < 0 || past.thread == (int)fiber.number || past.cluster < passed_by_all) return true;
+  if (past.thread < 0 || past.thread == (int)fiber.number || past.cluster < fiber.passed) return true;
   const Fiber& other = fibers[past.thread];
   if (other.block != fiber.block) return false;
   return past.block < fiber.block->passed ||
@@ -231,7 +232,8 @@ template <typename Give, typename Work> void together(int purpose, Give give, Wo
 void begin() {
   kernel(launch->addresses);
 #ifdef GPU_CHECKED
-  if (--now->block->running == 0 && now->block->lent == (int)passed_by_all)
+  if (now->arrivals > now->passed) fail("ends before it has awaited the cluster");
+  if (--now->block->running == 0 && now->block->lent >= (int)now->passed)
     fail("its block ends while others may read from its shared memory");
 #endif
   now->ended = true;
@@ -328,7 +330,7 @@ const unsigned char* elsewhere(unsigned address, unsigned bytes) {
 #ifdef GPU_CHECKED
   if (&blocks[rank] != now->block) {
     if (!blocks[rank].running) fail("read of shared memory of a block that has ended");
-    blocks[rank].lent = passed_by_all;
+    blocks[rank].lent = max(blocks[rank].lent, (int)now->arrivals);
   }
 #endif
   note_shared(blocks[rank], at, bytes, false);
@@ -358,7 +360,7 @@ void prepare() {
 }
 
 void start_cluster(unsigned cluster, unsigned char* stacks) {
-  passed_by_all = 0;
+  complete = coming = 0;
   everyone.here.clear();
   ready.clear();
   for (unsigned n = 0; n < fibers.size(); ++n) {
@@ -466,11 +468,26 @@ void gpu_barrier_of_block() {
     go_on(block.meeting);
   }
 }
-void whet_cluster_barrier() {
-  if (meet(everyone)) {
-    ++passed_by_all;
+void whet_arrive() {
+  if (now->arrivals > now->passed) fail("arrives twice before it awaits the cluster");
+  ++now->arrivals;
+  if (++coming == everyone.wanted) {
+    coming = 0;
+    ++complete;
     go_on(everyone);
   }
+}
+void whet_await_arrivals() {
+  if (now->arrivals == now->passed) fail("awaits the cluster and has not arrived");
+  if (complete < now->arrivals) {
+    everyone.here.push_back(now);
+    gpu_switch(&now->stack_pointer, scheduler);
+  }
+  ++now->passed;
+}
+void whet_cluster_barrier() {
+  whet_arrive();
+  whet_await_arrivals();
 }
 unsigned int whet_shared_address(const void* p) {
   return (unsigned)((const unsigned char*)p - now->block->shared);

@@ -10,7 +10,8 @@ using namespace std;
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(threads, blocks)
+#define __cluster_dims__()
 
 struct GpuIndex { unsigned x; };
 extern GpuIndex blockIdx, threadIdx, blockDim;
@@ -84,6 +85,8 @@ template <int PENDING> inline void whet_wait() { gpu_wait(PENDING); }
 void whet_await_inputs();
 void whet_launch_next();
 void whet_cluster_barrier();
+void whet_arrive();
+void whet_await_arrivals();
 unsigned int whet_in_rank(unsigned int address, unsigned int rank);
 unsigned int whet_load_cluster_4(unsigned int address);
 uint2 whet_load_cluster_8(unsigned int address);

@@ -151,6 +151,41 @@ class Barrier(ThreadStmt):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Arrive(ThreadStmt):
+    """The first half of a barrier of the cluster: this thread has done what others wait for."""
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return ()
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Arrive:
+        return self
+
+    @property
+    def text(self) -> str:
+        return "arrive cluster"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class AwaitArrivals(ThreadStmt):
+    """The second half of a barrier of the cluster: waits until all its threads have arrived.
+
+    What they did in front of their arrival has happened then, and what they did behind it not.
+    """
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return ()
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> AwaitArrivals:
+        return self
+
+    @property
+    def text(self) -> str:
+        return "await cluster"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class MatrixLoad(ThreadStmt):
     """fragment[number...] = the matrix in shared memory that begins at source[at...].
 

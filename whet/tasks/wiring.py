@@ -13,7 +13,7 @@ from whet.core.types import TensorType
 from whet.graph.graph import Constant, Node, Value
 from whet.ops.base import Op
 
-LITERAL_TYPES = frozenset({"f32", "f64", "i64", "i32", "i16", "i8", "u8", "bool"})
+LITERAL_TYPES = frozenset({"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"})
 """Constants of one element become literals of these types."""
 
 

@@ -40,6 +40,8 @@ from whet.ir.program import (
 from whet.ir.threads import ThreadNest, ThreadStmt, roles, thread_nest
 
 _INT_RANGE = 1 << 31
+_OWN_REGISTERS = 128
+"""Registers of a thread that are not taken from it for the sake of more blocks."""
 
 
 def emit_program(program: Program, target: GpuTarget) -> tuple[str, bool]:
@@ -64,6 +66,19 @@ def _kernel(program: Program, stmt: Stmt, launch: Launch, target: GpuTarget) -> 
     else:
         writer.threads(nest)
     return writer
+
+
+def _bounds(launch: Launch, target: GpuTarget) -> str:
+    """What the compiler is told of a launch.
+
+    Without the number of blocks that a processor gets, it keeps registers for as many as fit, and
+    every load waits for the use of the one before it.  Of clusters it is told that there are some;
+    the launch says how large they are.
+    """
+    blocks = -(-launch.clusters * launch.cluster // target.processors)
+    room = target.registers_per_processor // (launch.threads * _OWN_REGISTERS)
+    bounds = f"__launch_bounds__({launch.threads}, {max(min(blocks, room), 1)})"
+    return f"__cluster_dims__() {bounds}" if launch.cluster > 1 else bounds
 
 
 class _KernelWriter:
@@ -91,7 +106,7 @@ class _KernelWriter:
         ]  # fmt: skip
         if has_status:
             listed.append("long long* status")
-        bounds = f"__launch_bounds__({self.launch.threads})"
+        bounds = _bounds(self.launch, self.lines.target)
         head = f'extern "C" __global__ void {bounds} {self.launch.symbol}({", ".join(listed)}) {{'
         return "\n".join([head, *self.lines.lines, "}"])
 

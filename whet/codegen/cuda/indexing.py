@@ -116,6 +116,8 @@ class Indices:
 
     def _quotient(self, op: str, left: Expr, by: int) -> str:
         a, found, narrow = self.index(left), self.reach(left), self.is_narrow(left)
+        if found is not None and found[0] >= 0 and found[1] < by:
+            return "0" if op == "floordiv" else a
         sign = "/" if op == "floordiv" else "%"
         if found is not None and found[0] >= 0:
             return f"(int)((unsigned)({a}) {sign} {by}u)" if narrow else f"({a} {sign} {by})"

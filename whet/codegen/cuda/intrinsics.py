@@ -62,6 +62,13 @@ _SCALARS = {
     "tf32_cut": _function(
         "float whet_tf32_cut(float x)",
         "return __uint_as_float(__float_as_uint(x) & 0xffffe000u);"),
+    # x / by as a product with the reciprocal of `by`, which a remainder makes what a division
+    # gives, without its branch.  Far from one, where a remainder may be lost, the result may be
+    # the neighbour of the right one.
+    "divide": _function(
+        "float whet_divide(float x, float by, float reciprocal)",
+        "float q = x * reciprocal; float better = fmaf(fmaf(-q, by, x), reciprocal, q); "
+        "return fabsf(x) > 0x1p-80f && fabsf(x) < 0x1p80f ? better : q;"),
     "min_f32": _function(
         "float whet_min_f32(float a, float b)",
         'float y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y;'),
@@ -161,6 +168,10 @@ _THREADS = {
         "void whet_cluster_barrier()",
         _assembly("barrier.cluster.arrive.release.aligned;\\n"
                   "barrier.cluster.wait.acquire.aligned;"), 90),
+    "arrive": _function(
+        "void whet_arrive()", _assembly("barrier.cluster.arrive.release.aligned;"), 90),
+    "await_arrivals": _function(
+        "void whet_await_arrivals()", _assembly("barrier.cluster.wait.acquire.aligned;"), 90),
     "in_rank": _function(
         "unsigned int whet_in_rank(unsigned int address, unsigned int rank)",
         'unsigned int y; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" '

@@ -24,9 +24,9 @@ class Places:
     rank: Var | None = None
     """The variable of the cluster loop."""
     roles: dict[Buffer, Role] = field(default_factory=dict)
-    elements: tuple[Var, str] | None = None
-    """Within a loop over the elements of a fragment: its variable, and the number of the element
-    among those that a lane holds."""
+    elements: tuple[Var, Var, str] | None = None
+    """Within a loop over the elements of a fragment: the row and the first column of neighbours
+    that a lane holds, and the number of the first among its elements."""
 
     def address(self, buffer: Buffer, indices: Sequence[Expr]) -> Affine:
         """The element as a linear address, within a block's own part if that is distributed."""

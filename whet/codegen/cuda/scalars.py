@@ -65,6 +65,22 @@ def infix(lines: Lines, op: str, dtype: DType, a: str, b: str) -> str:
     return function(lines, op, dtype, [a, b])
 
 
+def has_reciprocal(by: int | float | bool, dtype: DType) -> bool:
+    """Whether a division by a number can be made of products: one that is not near the ends of the
+    range."""
+    return dtype in (f32, f16, bf16) and 2.0**-20 <= abs(float(by)) <= 2.0**20
+
+
+def divided(lines: Lines, text: str, by: float, dtype: DType) -> str:
+    """A value divided by a number."""
+    divisor = np.asarray(by).astype(dtype.numpy).astype(np.float32)
+    reciprocal = literal(float(np.float32(1) / divisor), f32)
+    if np.frexp(divisor)[0] in (0.5, -0.5):
+        return rounded(lines, f"({text} * {reciprocal})", dtype)
+    call = f"{lines.call('divide')}({text}, {literal(float(divisor), f32)}, {reciprocal})"
+    return rounded(lines, call, dtype)
+
+
 def function(lines: Lines, name: str, dtype: DType, args: Sequence[str]) -> str:
     """A function of `whet.ir.functions` on values of one type."""
     inner = ", ".join(args)

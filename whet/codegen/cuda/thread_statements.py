@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from whet.codegen.cuda.places import FRAGMENT_REGISTERS
 from whet.codegen.cuda.support import no_code, require_code
-from whet.core.dtypes import f32
-from whet.ir.expr import Expr
-from whet.ir.program import Buffer, Loop
+from whet.core.dtypes import f32, i64
+from whet.ir.affine import substitute
+from whet.ir.expr import Expr, Var, const
+from whet.ir.program import Buffer, Loop, Stmt
 from whet.ir.threads import (
+    Arrive,
+    AwaitArrivals,
     AwaitInputs,
     Barrier,
     Commit,
@@ -45,6 +48,10 @@ def write(writer: _KernelWriter, stmt: ThreadStmt) -> None:
             lines.line("__syncthreads();")
         case Barrier(scope="cluster"):
             lines.line(f"{lines.call('cluster_barrier')}();")
+        case Arrive():
+            lines.line(f"{lines.call('arrive')}();")
+        case AwaitArrivals():
+            lines.line(f"{lines.call('await_arrivals')}();")
         case MatrixLoad():
             _load_matrix(writer, stmt)
         case MatrixMultiplyAdd():
@@ -140,22 +147,41 @@ def _matrix(writer: _KernelWriter, buffer: Buffer, number: Sequence[Expr]) -> st
 
 
 def fragment_loop(writer: _KernelWriter, stmt: Loop) -> None:
-    """The elements that this lane holds; see `whet.ir.threads.lane_elements`."""
-    lines, e = writer.lines, writer.lines.name("e")
+    """The elements that this lane holds; see `whet.ir.threads.lane_elements`.
+
+    Neighbours in a row are a vector: they are moved at once where memory allows.
+    """
+    lines = writer.lines
     buffers = list(fragments_in(stmt))
     require_code(bool(buffers), "a loop over the elements of no matrix")
     buffer, columns = buffers[0], buffers[0].shape[-1]
     require_code(all(b.dtype is f32 for b in buffers), "elements of matrices that are not f32")
     count = 8 if writer.places.roles[buffer] == "sum" else columns // 2
+    beside = 2 if writer.places.roles[buffer] == "sum" else columns // 8
+    e, r, c = lines.name("e"), lines.name("row"), lines.name("column")
     row, column = _held_element(writer, buffer, e)
+    at, left, run = Var(r), Var(c), Var("beside")
+    held: dict[Expr, Expr] = {
+        stmt.var // columns: at, stmt.var % columns: left + run,
+        stmt.var: at * columns + left + run,
+    }  # fmt: skip
     lines.line("#pragma unroll")
-    name = lines.name(stmt.var.name)
-    with lines.block(f"for (int {e} = 0; {e} < {count}; ++{e})"):
-        lines.line(f"const int {name} = ({row}) * {columns} + {column};")
-        writer.places.elements = (stmt.var, e)
-        with writer.indices.symbol(stmt.var, name, writer.extent(stmt)):
-            writer.block(stmt.body)
+    with lines.block(f"for (int {e} = 0; {e} < {count}; {e} += {beside})"):
+        lines.line(f"const int {r} = {row}, {c} = {column};")
+        writer.places.elements = (at, left, e)
+        with (
+            writer.indices.symbol(at, r, buffer.shape[-2]),
+            writer.indices.symbol(left, c, columns, beside),
+        ):
+            body = tuple(with_values(inner, held) for inner in stmt.body)
+            writer.vector(Loop(run, const(beside, i64), body, "vector"))
         writer.places.elements = None
+
+
+def with_values(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
+    """The statement with expressions replaced, and those inside it."""
+    blocks = [tuple(with_values(inner, values) for inner in block) for block in stmt.blocks]
+    return stmt.rebuild([substitute(e, values) for e in stmt.expressions], blocks)
 
 
 def _held_element(writer: _KernelWriter, buffer: Buffer, e: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from whet.codegen.cuda.places import FRAGMENT_REGISTERS, Places
 from whet.codegen.cuda.support import HALVES, memory_type, no_code, require_code, value_type
 from whet.core.dtypes import DType, bool_, f32, i64
 from whet.core.precision import PRECISIONS
-from whet.ir.affine import substitute
+from whet.ir.affine import affine, free_symbols, substitute
 from whet.ir.expr import (
     Binary,
     Call,
@@ -103,6 +103,10 @@ class Values:
                 return self.load(buffer, at)
             case Binary(op="and" | "or" as op, left=left, right=right):
                 return self.both(op, left, right)
+            case Binary(op="div", left=left, right=Const(value=by)) if scalars.has_reciprocal(
+                by, left.dtype
+            ):
+                return scalars.divided(self.lines, self.value(left), float(by), left.dtype)
             case Binary(op=op, left=left, right=right):
                 a, b = self.value(left), self.value(right)
                 return scalars.infix(self.lines, op, left.dtype, a, b)
@@ -251,11 +255,11 @@ class Values:
         """The register of an element of a fragment, inside a loop over its elements."""
         require_code(self.places.elements is not None, "an element of a matrix outside its loop")
         assert self.places.elements is not None
-        var, number = self.places.elements
-        columns = buffer.shape[-1]
-        own = (var // columns, var % columns)
-        require_code(tuple(at[-2:]) == own, "an element of a matrix that its lane does not hold")
-        return f"{self.matrix(buffer, at[:-2])} + {number}"
+        row, first, number = self.places.elements
+        beside = affine(at[-1] - first).expr()
+        own = at[-2] is row and not {row, first} & free_symbols(beside)
+        require_code(own, "an element of a matrix that its lane does not hold")
+        return f"{self.matrix(buffer, at[:-2])} + {number} + {self.indices.index(beside)}"
 
     def matrix(self, buffer: Buffer, number: Sequence[Expr]) -> str:
         """The first register of one of the matrices in a buffer."""

@@ -129,7 +129,9 @@ def multiply_add(
     check(fits, "WH1308", f"{stmt.text}: there is no product of such matrices")
     sums, *factors = (f.matrix(number, ids) for f, number in matrices)
     a, b = (_factor(f.values(cells, ids)) for f, cells in zip((left, right), factors, strict=True))
-    made = total.values(sums, ids) + np.matmul(a, b.swapaxes(-1, -2))
+    # A library of products may add up a row in another order where it lies elsewhere in its matrix,
+    # and tiles that overlap must give the same numbers twice.
+    made = total.values(sums, ids) + np.einsum("...ik,...jk->...ij", a, b, dtype=np.float64)
     total.data[sums] = made.reshape(-1, total.elements)
 
 

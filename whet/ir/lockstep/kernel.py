@@ -36,6 +36,8 @@ from whet.ir.program import (
 from whet.ir.tensor import Tensor
 from whet.ir.threads import (
     WARP,
+    Arrive,
+    AwaitArrivals,
     AwaitInputs,
     Barrier,
     Commit,
@@ -134,6 +136,7 @@ class Kernel:
         ]
         self.storages |= {s.buffer: s for s in shared}
         self.block(self.nest.body, self.team.variables, self.team.ids)
+        self.team.finish()
         for storage in shared:
             storage.finish()
 
@@ -188,6 +191,10 @@ class Kernel:
                 self.copies.wait(ids, pending)
             case Barrier(scope=scope):
                 self.team.barrier(scope, ids)
+            case Arrive():
+                self.team.arrive(ids)
+            case AwaitArrivals():
+                self.team.await_arrivals(ids)
             case MatrixLoad(fragment=fragment, number=number, source=source, at=at):
                 load(
                     stmt, self.fragments(fragment), self.values(number, env, ids),

@@ -52,6 +52,8 @@ class Team:
             nest.warp.var: self.warp % nest.warps,
             nest.lane.var: self.lane,
         }
+        self.arrived: Array = np.zeros(self.size, np.int64)
+        """When threads came to the first half of a barrier whose second half is still to come."""
         if nest.cluster:
             self.variables[nest.cluster.var] = self.rank
 
@@ -96,5 +98,38 @@ class Team:
 
     def barrier(self, scope: BarrierScope, ids: Array) -> None:
         self.require_together(scope, ids, lambda: f"barrier {scope}")
+        if scope == "cluster":
+            self._require_no_arrival(ids)
         self.clock += 1
         self.synced[SAME_WARP : _REACH[scope] + 1, ids] = self.clock
+
+    def arrive(self, ids: Array) -> None:
+        """The first half of a barrier of the cluster."""
+        self.require_together("cluster", ids, lambda: "arrive cluster")
+        self._require_no_arrival(ids)
+        self.clock += 1
+        self.arrived[ids] = self.clock
+
+    def _require_no_arrival(self, ids: Array) -> None:
+        twice = self.arrived[ids] > 0
+        if twice.any():
+            _, thread = self.offender(ids, twice)
+            fail("WH1308", f"{thread} arrives twice before it awaits the cluster")
+
+    def await_arrivals(self, ids: Array) -> None:
+        """The second half: what was done before the first one has happened for all."""
+        self.require_together("cluster", ids, lambda: "await cluster")
+        missing = self.arrived[ids] == 0
+        if missing.any():
+            _, thread = self.offender(ids, missing)
+            fail("WH1308", f"{thread} awaits the cluster and has not arrived")
+        reached = self.synced[SAME_WARP : SAME_CLUSTER + 1, ids]
+        self.synced[SAME_WARP : SAME_CLUSTER + 1, ids] = np.maximum(reached, self.arrived[ids])
+        self.arrived[ids] = 0
+
+    def finish(self) -> None:
+        """`WH1308` if a barrier was begun and not ended."""
+        begun = self.arrived > 0
+        if begun.any():
+            _, thread = self.offender(self.ids, begun)
+            fail("WH1308", f"{thread} arrives, and ends before it has awaited the cluster")

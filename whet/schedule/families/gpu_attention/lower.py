@@ -36,9 +36,15 @@ from whet.schedule.families.gpu_attention.shared import (
 )
 from whet.schedule.families.gpu_attention.stream import Stream
 from whet.schedule.families.gpu_contraction.ffma import ThreadTiles
-from whet.schedule.families.gpu_contraction.finish import Finish
+from whet.schedule.families.gpu_contraction.finish import (
+    BEHIND,
+    SUMS_AND_HELD,
+    Finish,
+    add_up,
+    shared_vectors,
+)
 from whet.schedule.families.gpu_contraction.loader import Loader
-from whet.schedule.families.gpu_contraction.match import Span
+from whet.schedule.families.gpu_contraction.match import VECTOR, Span
 from whet.schedule.families.gpu_contraction.mma import WarpTiles
 from whet.schedule.families.gpu_contraction.operand import Operand
 from whet.schedule.families.gpu_contraction.tile import Factors, Tile
@@ -184,11 +190,20 @@ class _Lowering:
             self.first_row, as_expr(0), self.at(second.outer),
         )  # fmt: skip
         if isinstance(self.second, ThreadTiles):
-            return tuple(self.second.results(finish.store))
+            v = self.second.vectors
+            held = finish.held(v, form.task, BEHIND, ahead=0)
+            return held.around((*held.behind, finish.store(v, self.second.total, held)))
         # Values and weights are read no more: sums may take their place.
-        shared = self.second.share(Tile(self.sums, as_expr(0)))
-        added = finish.add_up(self.sums, as_expr(0), 1, self.thread, self.threads)
-        return (Wait(0), Barrier("block"), *shared, Barrier("block"), added)
+        columns = form.result_span(self.t).size
+        v = shared_vectors(self.t.bm, columns, as_expr(0), 1, self.thread, self.threads)
+        held = finish.held(v, form.task, SUMS_AND_HELD - VECTOR * v.count, ahead=0)
+        total, added, sums = add_up(v, self.sums, 1)
+        made: Block = (
+            *held.behind, Wait(0), Barrier("block"),
+            *self.second.share(Tile(self.sums, as_expr(0))), Barrier("block"),
+            Allocate(total, (added, finish.store(v, sums, held))),
+        )  # fmt: skip
+        return held.around(made)
 
 
 def _shared(name: str, shape: Shape, dtype: DType) -> Buffer:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from whet.ir.expr import Expr, Read, Var, cast, const
 from whet.ir.program import Allocate, Buffer, Stmt, Store
 from whet.ir.threads import WARP
 from whet.schedule.families.gpu_contraction.match import VECTOR, Tiling
 from whet.schedule.families.gpu_contraction.tile import Factors, Tile
+from whet.schedule.families.gpu_contraction.vectors import Vectors
 from whet.schedule.program.loops import loop
 
 WIDE = 8
@@ -35,10 +34,10 @@ class ThreadTiles:
         self.t, self.dtype = t, factors.total
         self.across, self.down = t.bn // t.tn, t.bm // t.tm
         self.x, self.y = thread_position(self.across, warp, lane)
-        self.vectors = t.tn // VECTOR
-        self.acc = Buffer("acc", (t.tm, self.vectors, VECTOR), self.dtype, scope="register")
+        self.runs = t.tn // VECTOR
+        self.acc = Buffer("acc", (t.tm, self.runs, VECTOR), self.dtype, scope="register")
         self.left = Buffer("of_a", (t.tm, VECTOR), self.dtype, scope="register")
-        self.right = Buffer("of_b", (self.vectors, VECTOR), self.dtype, scope="register")
+        self.right = Buffer("of_b", (self.runs, VECTOR), self.dtype, scope="register")
         self.i, self.j, self.e = Var("i"), Var("j"), Var("e")
 
     @property
@@ -55,7 +54,7 @@ class ThreadTiles:
     def each(self, stmt: Stmt) -> Stmt:
         """The statement for every vector of the tile."""
         vector = loop(self.e, VECTOR, stmt, kind="vector")
-        vectors = loop(self.j, self.vectors, vector, kind="unroll")
+        vectors = loop(self.j, self.runs, vector, kind="unroll")
         return loop(self.i, self.t.tm, vectors, kind="unroll")
 
     def zero(self) -> tuple[Stmt, ...]:
@@ -78,7 +77,7 @@ class ThreadTiles:
         )  # fmt: skip
         number = self._wide(b, self.column(j) + e, k + q)
         load_right = loop(
-            j, self.vectors,
+            j, self.runs,
             loop(e, VECTOR, Store(self.right, (j, e), number), kind="vector"),
             kind="unroll",
         )  # fmt: skip
@@ -92,11 +91,15 @@ class ThreadTiles:
     def _wide(self, tile: Tile, row: Expr, k: Expr) -> Expr:
         return cast(tile.buffer[tile.at(row, k)], self.dtype)
 
-    def results(self, store: Callable[[Expr, Expr, Callable[[Expr], Expr]], Stmt]) -> list[Stmt]:
-        """The vectors of sums, each stored at its row and first column."""
-        i, j = self.i, self.j
-        stored = store(self.row(i), self.column(j), lambda e: Read(self.acc, (i, j, e)))
-        return [loop(i, self.t.tm, loop(j, self.vectors, stored, kind="unroll"), kind="unroll")]
+    @property
+    def vectors(self) -> Vectors:
+        """The vectors of sums."""
+        loops = ((self.i, self.t.tm), (self.j, self.runs))
+        return Vectors(loops, self.row(self.i), self.column(self.j))
+
+    def total(self, place: Expr) -> Expr:
+        """A sum of a vector."""
+        return Read(self.acc, (self.i, self.j, place))
 
     def share(self, sums: Tile) -> list[Stmt]:
         """The sums, where other threads see them."""

@@ -1,17 +1,62 @@
-"""The end of a tile: sums of all blocks added up and made results by the rest of the stage."""
+"""The end of a tile: sums of all blocks added up and made results by the rest of the stage.
+
+while terms are multiplied:  held[n] = what the rest of the stage reads
+total[n] = sums of all blocks        for all vectors n, so that loads do not wait for stores
+arrive                               others need these sums no more
+y[n] = rest(total[n], held[n])
+await the others, whose sums may still be read
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from whet.ir.affine import substitute
-from whet.ir.expr import Axis, Expr, Read, Reduce, Var, all_of
-from whet.ir.program import Allocate, Buffer, If, Let, Stmt, Store
+from whet.core.dtypes import i64
+from whet.ir.affine import free_symbols, substitute
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, Var, const
+from whet.ir.program import Allocate, Block, Buffer, If, Stmt, Store
+from whet.ir.tensor import subexpressions
 from whet.schedule.families.gpu_contraction.match import VECTOR, Span
-from whet.schedule.program.access import map_expr
+from whet.schedule.families.gpu_contraction.vectors import Vectors, nested
+from whet.schedule.program.access import map_expr, reads_constants_alone
 from whet.schedule.program.flat import FlatStage
 from whet.schedule.program.loops import loop, split_index
+from whet.tasks.task import Task
+
+AHEAD = 16
+"""Registers that hold operands of the end while terms are multiplied, at most."""
+BEHIND = 32
+"""Registers that hold them afterwards, beside sums that are in registers all the time."""
+SUMS_AND_HELD = 96
+"""Registers that hold them afterwards together with sums that come from shared memory."""
+
+NONE = const(0, i64)
+_PLACE = Var("place")
+"""The place of a result in its vector."""
+Total = Callable[[Expr], Expr]
+"""The sum of a vector's result by its place in the vector."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Operands of the end that are loaded before they are needed."""
+
+    early: Block = ()
+    """Loads of constants, which may stand in front of all else."""
+    ahead: Block = ()
+    """Loads that go on while terms are multiplied."""
+    behind: Block = ()
+    """Loads that begin when the registers of factors are free."""
+    buffers: tuple[Buffer, ...] = ()
+    reads: Mapping[Expr, Expr] = field(default_factory=dict)
+    """What is read from registers instead of memory."""
+
+    def around(self, body: Block) -> Block:
+        """Statements that use them."""
+        for buffer in self.buffers:
+            body = (Allocate(buffer, body),)
+        return body
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,59 +74,138 @@ class Finish:
     first_column: Expr
     outer: Mapping[Expr, Expr]
 
-    def store(self, row: Expr, column: Expr, total: Callable[[Expr], Expr]) -> Stmt:
-        """A vector of results, of which `total` says the sums by their place in it.
-
-        They begin at a row and a column of the tile; what lies outside is left out.
-        """
+    def store(self, v: Vectors, total: Total, held: Held) -> Stmt:
+        """The results of all vectors; what lies outside is left out."""
         e = Var("e")
-        at, first = self.first_row + row, self.first_column + column
-        env: dict[Expr, Expr] = {
+        env = self._position(v, e)
+
+        def known(x: Expr) -> Expr | None:
+            if x is self.reduce:
+                return total(e)
+            return substitute(held.reads[x], {_PLACE: e}) if x in held.reads else None
+
+        address = substitute(self.stage.address, env)
+        value = substitute(map_expr(self.stage.body, known), env)
+        stored = self._vector(v, e, Store(self.stage.target, (address,), value))
+        return nested(v.loops, (*v.inside, *self._row_inside(v)), stored)
+
+    # -------------------------------------------------------------------------- loads in advance
+    def held(self, v: Vectors, task: Task, free: int, ahead: int = AHEAD) -> Held:
+        """What can be loaded before sums are there: constants first, then what fits in `ahead`
+        registers while terms are multiplied, then what fits in `free` ones."""
+        early: list[Stmt] = []
+        during: list[Stmt] = []
+        behind: list[Stmt] = []
+        buffers: list[Buffer] = []
+        reads: dict[Expr, Expr] = {}
+        found = sorted(self._operands(), key=lambda r: not reads_constants_alone(r, task))
+        for number, read in enumerate(found):
+            buffer, load, place = self._load(v, read, f"held{number}")
+            size = buffer.type.size * max(buffer.dtype.itemsize // 4, 1)
+            if size <= ahead:
+                ahead -= size
+                (early if reads_constants_alone(read, task) else during).append(load)
+            elif size <= free:
+                free -= size
+                behind.append(load)
+            else:
+                continue
+            buffers.append(buffer)
+            reads[read] = place
+        return Held(tuple(early), tuple(during), tuple(behind), tuple(buffers), reads)
+
+    def _operands(self) -> list[Read]:
+        """What the stage always reads, at places that it does not read itself."""
+        found: dict[Read, None] = {}
+        waiting: list[Expr] = [self.stage.body]
+        while waiting:
+            e = waiting.pop()
+            if e is self.reduce or isinstance(e, Select):
+                continue
+            if isinstance(e, Binary) and e.op in ("and", "or"):
+                continue
+            if isinstance(e, Read):
+                if not any(isinstance(x, Read) for i in e.indices for x in subexpressions(i)):
+                    found[e] = None
+                continue
+            waiting += e.children()
+        return list(found)
+
+    def _load(self, v: Vectors, read: Read, name: str) -> tuple[Buffer, Stmt, Expr]:
+        """A buffer for an operand of all vectors, its load, and how an element is read."""
+        assert isinstance(read.tensor, Buffer)
+        e = Var("e")
+        env = self._position(v, e)
+        at = tuple(substitute(i, env) for i in read.indices)
+        loops = v.needed(*at)
+        by_row = any(free_symbols(i) & set(self.row_axes) for i in read.indices)
+        is_vector = any(self.column in free_symbols(i) for i in read.indices)
+        dims = (*(extent for _, extent in loops), VECTOR if is_vector else 1)
+        buffer = Buffer(name, dims, read.tensor.dtype, scope="register")
+        variables = tuple(var for var, _ in loops)
+        load: Stmt = Store(buffer, (*variables, e if is_vector else NONE), Read(read.tensor, at))
+        if is_vector:
+            load = self._vector(v, e, load)
+        inside = (*v.inside, *self._row_inside(v)) if by_row else ()
+        place = Read(buffer, (*variables, _PLACE if is_vector else NONE))
+        return buffer, nested(loops, inside, load), place
+
+    # ------------------------------------------------------------------------------- one vector
+    def _position(self, v: Vectors, e: Expr) -> dict[Expr, Expr]:
+        return {
             **self.outer,
-            **split_index(at, self.row_axes),
-            self.column: first + e,
+            **split_index(self.first_row + v.row, self.row_axes),
+            self.column: self.first_column + v.column + e,
         }
-        value = map_expr(self.stage.body, lambda x: total(e) if x is self.reduce else None)
-        stmt: Stmt = Store(
-            self.stage.target, (substitute(self.stage.address, env),), substitute(value, env)
-        )
-        count = self.columns.extent
-        inside: list[Expr] = []
-        if self.rows.overruns:
-            inside.append(at < self.rows.extent)
-        if self.columns.overruns and count % VECTOR:
-            stmt = loop(e, VECTOR, If(first + e < count, (stmt,)), kind="unroll")
-        else:
-            if self.columns.overruns:
-                inside.append(first < count)
-            stmt = loop(e, VECTOR, stmt, kind="vector")
-        return If(all_of(inside), (stmt,)) if inside else stmt
 
-    def add_up(self, sums: Buffer, rank: Expr, splits: int, thread: Expr, threads: int) -> Stmt:
-        """The share of a block in the results of its cluster of `splits`, in vectors.
+    def _row_inside(self, v: Vectors) -> tuple[Expr, ...]:
+        return (self.first_row + v.row < self.rows.extent,) if self.rows.overruns else ()
 
-        total[e] = sums[0, row, column + e] + sums[1, row, column + e] + ...
-        """
-        n, e = Var("n"), Var("e")
-        wide = self.columns.size // VECTOR
-        vectors = self.rows.size * wide
-        share = -(-vectors // splits)
-        within = n * threads + thread
-        number = Var("number")
-        row, column = number // wide, number % wide * VECTOR
-        total = Buffer("total", (VECTOR,), self.reduce.dtype, scope="register")
-        value: Expr = sums[0, row, column + e]
-        for other in range(1, splits):
-            value = value + sums[other, row, column + e]
-        added = loop(e, VECTOR, Store(total, (e,), value), kind="vector")
-        stored = self.store(row, column, lambda at: Read(total, (at,)))
-        made: Stmt = Allocate(total, (added, stored))
-        inside: list[Expr] = []
-        if share % threads:
-            inside.append(within < share)
-        if vectors % splits:
-            inside.append(number < vectors)
-        if inside:
-            made = If(all_of(inside), (made,))
-        numbered = Let(number, rank * share + within, (made,))
-        return loop(n, -(-share // threads), numbered, kind="unroll")
+    def _vector(self, v: Vectors, e: Var, stmt: Stmt) -> Stmt:
+        """A statement for the elements of a vector that are columns of the result."""
+        first, count = self.first_column + v.column, self.columns.extent
+        if not self.columns.overruns:
+            return loop(e, VECTOR, stmt, kind="vector")
+        if count % VECTOR:
+            return loop(e, VECTOR, If(first + e < count, (stmt,)), kind="unroll")
+        return If(first < count, (loop(e, VECTOR, stmt, kind="vector"),))
+
+
+def shared_vectors(
+    rows: int, columns: int, rank: Expr, splits: int, thread: Expr, threads: int
+) -> Vectors:
+    """The vectors of a tile that a thread of one of `splits` blocks adds up.
+
+    Where threads fill whole rows, a thread stays in its column, so that what depends on it is
+    computed and loaded once.
+    """
+    n, wide = Var("n"), columns // VECTOR
+    vectors = rows * wide
+    share = -(-vectors // splits)
+    within = n * threads + thread
+    loops = ((n, -(-share // threads)),)
+    inside: list[Expr] = []
+    if share % threads:
+        inside.append(within < share)
+    if vectors % splits == 0 and share % wide == 0 and threads % wide == 0:
+        row = rank * (share // wide) + n * (threads // wide) + thread // wide
+        return Vectors(loops, row, thread % wide * VECTOR, tuple(inside))
+    number = rank * share + within
+    if vectors % splits:
+        inside.append(number < vectors)
+    return Vectors(loops, number // wide, number % wide * VECTOR, tuple(inside))
+
+
+def add_up(v: Vectors, sums: Buffer, splits: int) -> tuple[Buffer, Stmt, Total]:
+    """Registers for the sums of a thread's vectors, filled with those of all blocks.
+
+    total[n, e] = sums[0, row, column + e] + sums[1, row, column + e] + ...
+    """
+    e = Var("e")
+    ((n, count),) = v.loops
+    total = Buffer("total", (count, VECTOR), sums.dtype, scope="register")
+    value: Expr = sums[0, v.row, v.column + e]
+    for other in range(1, splits):
+        value = value + sums[other, v.row, v.column + e]
+    added = loop(e, VECTOR, Store(total, (n, e), value), kind="vector")
+    return total, v.each(added), lambda place: Read(total, (n, place))

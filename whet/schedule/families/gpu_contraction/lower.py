@@ -12,15 +12,33 @@ from __future__ import annotations
 
 from whet.ir.expr import Expr, Var, as_expr
 from whet.ir.program import Allocate, Block, Buffer, If, Let, Program, Stmt
-from whet.ir.threads import WARP, AwaitInputs, Barrier, BarrierScope, Commit, LaunchNext, Wait
+from whet.ir.threads import (
+    WARP,
+    Arrive,
+    AwaitArrivals,
+    AwaitInputs,
+    Barrier,
+    BarrierScope,
+    Commit,
+    LaunchNext,
+    Wait,
+)
 from whet.schedule.families.gpu_contraction.ffma import ThreadTiles
-from whet.schedule.families.gpu_contraction.finish import Finish
+from whet.schedule.families.gpu_contraction.finish import (
+    BEHIND,
+    SUMS_AND_HELD,
+    Finish,
+    Held,
+    add_up,
+    shared_vectors,
+)
 from whet.schedule.families.gpu_contraction.loader import Loader
-from whet.schedule.families.gpu_contraction.match import GpuContraction, Span, Tiling
+from whet.schedule.families.gpu_contraction.match import VECTOR, GpuContraction, Span, Tiling
 from whet.schedule.families.gpu_contraction.mma import WarpTiles
 from whet.schedule.families.gpu_contraction.operand import Operand, left_operand, right_operand
 from whet.schedule.families.gpu_contraction.shared import left_shape, right_shape, sums_shape
 from whet.schedule.families.gpu_contraction.tile import Factors, Tile
+from whet.schedule.families.gpu_contraction.vectors import Vectors
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index
 from whet.schedule.program.triggers import AT_END, AT_START
@@ -98,49 +116,68 @@ class _Lowering:
         t = self.t
         constant = [x for x in loads if x.operand.is_constant]
         others = [x for x in loads if not x.operand.is_constant]
-        ahead = t.stages - 1
+        ahead, slots = t.stages - 1, self.form.slots(t)
         step, s = Var("step"), Var("s")
         first = self.rank * self.steps
+        end, v = self.end(), self.vectors
+        free = SUMS_AND_HELD - VECTOR * v.count if self.shares_sums else BEHIND
+        held = end.held(v, self.form.task, free)
         before: list[Stmt] = [LaunchNext()] if t.trigger == AT_START else []
         if constant:
             early = [x.load(first + s, s) for x in constant]
             before.append(loop(s, ahead, *early, kind="unroll"))
-        before.append(AwaitInputs())
+        before += (*held.early, AwaitInputs())
         late = [x.load(first + s, s) for x in others]
-        before.append(loop(s, ahead, *late, Commit(), kind="unroll"))
+        before += (loop(s, ahead, *late, Commit(), kind="unroll"), *held.ahead)
         later = step + ahead
         refill: Block = ()
         if self.steps > ahead:
-            again = tuple(x.load(first + later, later % t.stages) for x in loads)
+            again = tuple(x.load(first + later, later % slots) for x in loads)
             refill = (If(later < self.steps, again),)
         rounds = loop(
             step, self.steps,
             Wait(t.stages - 2), Barrier("block"),
             *refill, Commit(),
             *self.leaf.multiply(
-                Tile(self.a_ring, step % t.stages),
-                Tile(self.b_ring, step % t.stages, turned=not self.form.leaf.is_matrix),
+                Tile(self.a_ring, step % slots),
+                Tile(self.b_ring, step % slots, turned=not self.form.leaf.is_matrix),
             ),
         )  # fmt: skip
         after = (LaunchNext(),) if t.trigger == AT_END else ()
-        made: Block = (*before, *self.leaf.zero(), rounds, *after, *self.finish())
+        made: Block = (*before, *self.leaf.zero(), rounds, *after, *self.finish(end, v, held))
+        made = held.around(made)
         for registers in self.leaf.registers:
             made = (Allocate(registers, made),)
         return (Let(self.thread, self.warp * WARP + self.lane, made),)
 
-    def finish(self) -> tuple[Stmt, ...]:
-        """The sums made results, by the threads that have them or after all blocks have added."""
-        c, splits = self.form.contraction, self.t.splits
-        finish = Finish(
+    # ----------------------------------------------------------------------------------- results
+    @property
+    def vectors(self) -> Vectors:
+        """The vectors of results of a thread."""
+        if isinstance(self.leaf, ThreadTiles) and not self.shares_sums:
+            return self.leaf.vectors
+        t = self.t
+        return shared_vectors(t.bm, t.bn, self.rank, t.splits, self.thread, self.threads)
+
+    def end(self) -> Finish:
+        c = self.form.contraction
+        return Finish(
             c.stage, c.reduce, c.m_axes, c.vector, self.form.rows(self.t),
             self.form.columns(self.t), self.first_row, self.first_column, self.outer,
         )  # fmt: skip
-        if not self.shares_sums:
-            return tuple(self.leaf.results(finish.store))
+
+    def finish(self, end: Finish, v: Vectors, held: Held) -> Block:
+        """The sums made results, by the threads that have them or after all blocks have added."""
+        if isinstance(self.leaf, ThreadTiles) and not self.shares_sums:
+            return (*held.behind, end.store(v, self.leaf.total, held))
+        splits = self.t.splits
         scope: BarrierScope = "cluster" if splits > 1 else "block"
+        total, added, sums = add_up(v, self.sums, splits)
         # The stages of the ring are read and filled no more: sums may take their place.
-        shared: tuple[Stmt, ...] = (Wait(0), Barrier("block"))
-        shared += tuple(self.leaf.share(Tile(self.sums, self.rank)))
-        added = finish.add_up(self.sums, self.rank, splits, self.thread, self.threads)
-        shared += (Barrier(scope), added)
-        return (*shared, Barrier("cluster")) if splits > 1 else shared
+        shared: Block = (
+            *held.behind, Wait(0), Barrier("block"), *self.leaf.share(Tile(self.sums, self.rank)),
+            Barrier(scope),
+        )  # fmt: skip
+        stored = end.store(v, sums, held)
+        rest = (added, Arrive(), stored, AwaitArrivals()) if splits > 1 else (added, stored)
+        return (*shared, Allocate(total, rest))

@@ -130,6 +130,10 @@ class GpuContraction:
         """Stages that one block of a cluster goes through: some may lie behind the depth."""
         return -(-self.depth // (t.bk * t.splits))
 
+    def slots(self, t: Tiling) -> int:
+        """Stages that the ring has room for: of a depth that is shorter, all are there at once."""
+        return min(t.stages, self.steps(t))
+
     def rows(self, t: Tiling) -> Span:
         return Span(self.contraction.rows, t.bm)
 

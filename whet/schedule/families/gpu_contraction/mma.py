@@ -113,9 +113,6 @@ class WarpTiles:
         matrix = loop(self.e, SIDE * self.k, change(Read(factor, at), at), kind="fragment")
         return loop(number, count, matrix, kind="unroll")
 
-    def results(self, store: Callable[[Expr, Expr, Callable[[Expr], Expr]], Stmt]) -> list[Stmt]:
-        raise AssertionError("the sums of warps are shared before they are finished")
-
     def share(self, sums: Tile) -> list[Stmt]:
         """The sums, where other threads see them."""
         i, j, (row, column) = self.i, self.j, self.place

@@ -34,7 +34,8 @@ def shared_bytes(form: GpuContraction, holes: Population) -> Array:
     a, b = form.a.dtype.itemsize, form.b.dtype.itemsize
     matrix = form.leaf.is_matrix
     right = bn * (bk * b + PAD_BYTES) if matrix else bk * bn * b
-    ring = holes["stages"] * (bm * (bk * a + PAD_BYTES) + right)
+    steps = -(-form.depth // (bk * holes["splits"]))
+    ring = np.minimum(holes["stages"], steps) * (bm * (bk * a + PAD_BYTES) + right)
     sums = bm * (bn + MATRIX_PAD * matrix) * form.dtype.itemsize
     shared = (holes["splits"] > 1) | matrix
     return np.maximum(ring, np.where(shared, sums, 0))

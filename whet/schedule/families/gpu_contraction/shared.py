@@ -13,14 +13,14 @@ MATRIX_PAD = 8
 
 def left_shape(form: GpuContraction, t: Tiling) -> Shape:
     """Stages, rows, depth."""
-    return t.stages, t.bm, t.bk + PAD_BYTES // form.a.dtype.itemsize
+    return form.slots(t), t.bm, t.bk + PAD_BYTES // form.a.dtype.itemsize
 
 
 def right_shape(form: GpuContraction, t: Tiling) -> Shape:
     """Stages, depth, columns; for matrices stages, columns, depth."""
     if form.leaf.is_matrix:
-        return t.stages, t.bn, t.bk + PAD_BYTES // form.b.dtype.itemsize
-    return t.stages, t.bk, t.bn
+        return form.slots(t), t.bn, t.bk + PAD_BYTES // form.b.dtype.itemsize
+    return form.slots(t), t.bk, t.bn
 
 
 def sums_shape(form: GpuContraction, t: Tiling) -> Shape:

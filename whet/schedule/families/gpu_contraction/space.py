@@ -60,8 +60,21 @@ def gpu_holes(form: GpuContraction, target: GpuTarget) -> Population:
     number, *rest = (x.reshape(-1) for x in np.meshgrid(*axes, indexing="ij"))
     columns = [*np.array(tiles)[number].T, *rest]
     every = dict(zip(HOLES, (c.astype(np.int64) for c in columns)))
+    every = _with_stages_in_use(form, every)
     keep = is_legal(form, target, every) & is_sensible(form, target, every)
     return {name: column[keep] for name, column in every.items()}
+
+
+def _with_stages_in_use(form: GpuContraction, holes: Population) -> Population:
+    """Candidates whose copies are all under way at once where the depth has fewer stages.
+
+    6 stages for 4 steps  ->  5, so that no step waits for a copy that could have begun before
+    """
+    steps = -(-form.depth // (holes["bk"] * holes["splits"]))
+    stages = np.minimum(holes["stages"], steps + 1)
+    rows = np.stack([stages if name == "stages" else holes[name] for name in HOLES])
+    _, first = np.unique(rows, axis=1, return_index=True)
+    return dict(zip(HOLES, rows[:, np.sort(first)]))
 
 
 def is_legal(form: GpuContraction, target: GpuTarget, holes: Population) -> Array:
