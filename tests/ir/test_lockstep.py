@@ -30,6 +30,7 @@ from tests.ir.thread_programs import (
     transposed,
     turned_product,
     two_kernels,
+    warp_totals,
 )
 from whet.core.dtypes import bf16, f16, f32, i64
 from whet.core.types import Array
@@ -59,6 +60,7 @@ MEANINGS: list[tuple[Program, Callable[..., Array]]] = [
     (overlapped(), lambda x: x + 1),
     (exchanged(), lambda x: x.reshape(-1, 64)[:, ::-1].reshape(-1)),
     (refilled(), lambda x: x),
+    *((warp_totals(d), lambda x: x.sum(-1, keepdims=True).repeat(WARP, -1)) for d in (f32, i64)),
 ]
 
 
@@ -76,7 +78,9 @@ def test_meaning(
     np.testing.assert_array_equal(wide(result), wide(expected.astype(result.dtype)))
 
 
-@pytest.mark.parametrize("program", [ring(), split_sum(), product(f16)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "program", [ring(), split_sum(), product(f16), warp_totals()], ids=lambda p: p.name
+)
 def test_text(program: Program, golden: Callable[[str], None]) -> None:
     golden(str(program))
 

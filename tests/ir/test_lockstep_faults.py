@@ -30,6 +30,7 @@ from tests.ir.thread_programs import (
     transposed,
     turned_product,
     two_kernels,
+    warp_totals,
 )
 from whet.core.dtypes import f16, f32
 from whet.core.errors import WhetError
@@ -43,6 +44,7 @@ from whet.ir.threads import (
     Barrier,
     Commit,
     Copy,
+    Exchange,
     MatrixLoad,
     MatrixMultiplyAdd,
     Wait,
@@ -116,6 +118,19 @@ def with_elements(elements: int) -> Callable[[Stmt], Block]:
     return change
 
 
+def exchange_with(**changes: object) -> Callable[[Stmt], Block]:
+    def change(stmt: Stmt) -> Block:
+        assert isinstance(stmt, Exchange)
+        return (dataclasses.replace(stmt, **changes),)  # type: ignore[arg-type]
+
+    return change
+
+
+def into_halves(stmt: Stmt) -> Block:
+    halves = Buffer("halves", (2,), f16, scope="register")
+    return (Allocate(halves, exchange_with(target=halves)(stmt)),)
+
+
 def late_barrier(program: Program) -> Program:
     """The ring with the barrier of a round behind its copies, not in front of them."""
     return changed(without(program, Barrier), Commit, 1, after(Barrier("block")))
@@ -131,6 +146,7 @@ ELEMENTWISE, TRANSPOSED, RING, SPLIT = elementwise(), transposed(), ring(), spli
 PRODUCT, ROTATED, OVERLAPPED, TWO = product(f16), rotated(), overlapped(), two_kernels()
 TURNED = turned_product(f16)
 EXCHANGED, REFILLED, SCALED = exchanged(), refilled(), scaled()
+TOTALS = warp_totals()
 LEFT = scratch(RING, "left")
 RACE = "with no barrier between"
 FLIGHT = "is under way"
@@ -218,6 +234,22 @@ FAULTS = [
     plant("copy before inputs are awaited", RING, lambda p: changed(
               without(p, AwaitInputs), Wait, 0, before(AwaitInputs())),
           says="WH1307 'a' is read by .* before it has awaited inputs"),
+    # lanes
+    plant("exchange in half a warp", TOTALS, only_if, Exchange, 0, L < 16,
+          says=r"WH1308 exchange other\[1\] <- total\[0\] of lane \^ 16: .* does not come here"),
+    plant("exchange with what nobody wrote", TOTALS, without, Store,
+          says=r"WH1307 total\[0\] is read by .* nothing was written"),
+    plant("what lanes would exchange", TOTALS, without, Exchange,
+          says=r"WH1307 other\[1\] is read by .* nothing was written"),
+    plant("exchange with a lane of no warp", TOTALS, changed, Exchange, 1,
+          exchange_with(mask=32), says=r"WH1308 exchange other.*: there is no such lane"),
+    plant("exchange of registers that differ", TOTALS, with_expressions, Exchange, 1,
+          set_to(1, L % 2), says=r"WH1302 'total' of shape \[1\] is accessed at \[1\]"),
+    plant("exchange of memory", TOTALS, changed, Exchange, 0,
+          exchange_with(source=TOTALS.inputs[0], start=(as_expr(0), as_expr(0), L)),
+          says="WH1308 exchange other.*: lanes read registers of each other alone"),
+    plant("exchange of another type", TOTALS, changed, Exchange, 0, into_halves,
+          says="WH1308 exchange halves.*: the element types differ"),
     # matrices
     plant("product in half a warp", PRODUCT, only_if, MatrixMultiplyAdd, 0, L < 16,
           says=r"WH1308 total\[0\] \+= .*: .* does not come here"),

@@ -31,6 +31,7 @@ from whet.ir.threads import (
     AwaitInputs,
     Barrier,
     Commit,
+    Exchange,
     LaunchNext,
     MatrixLoad,
     MatrixMultiplyAdd,
@@ -48,6 +49,7 @@ X, TILE = Buffer("x", (64, 8), f16), Buffer("tile", (64, 16), f16, scope="shared
 LEFT = Buffer("left", (2, 16, 16), f16, scope="fragment")
 RIGHT = Buffer("right", (2, 16, 16), f16, scope="fragment")
 SUM = Buffer("sum", (2, 2, 16, 16), f32, scope="fragment")
+TOTALS = Buffer("totals", (4,), f32, scope="register")
 STATEMENTS: list[tuple[ThreadStmt, str]] = [
     (copy(TILE, [L, 0], X, [B, 0], 8), "copy tile[l, 0] <- x[b, 0], 8 elements"),
     (
@@ -58,6 +60,10 @@ STATEMENTS: list[tuple[ThreadStmt, str]] = [
     (Wait(2), "wait 2"),
     (Barrier(), "barrier block"),
     (Barrier("cluster"), "barrier cluster"),
+    (
+        Exchange(TOTALS, indices(1), TOTALS, indices(0), 16),
+        "exchange totals[1] <- totals[0] of lane ^ 16",
+    ),
     (MatrixLoad(LEFT, indices(1), TILE, indices(W * 16, 0)), "load left[1] <- tile[w * 16, 0]"),
     (
         MatrixLoad(LEFT, indices(1), TILE, indices(0, W * 16), turned=True),

@@ -16,6 +16,7 @@ from whet.ir.threads import (
     Barrier,
     Commit,
     Copy,
+    Exchange,
     MatrixLoad,
     MatrixMultiplyAdd,
     Wait,
@@ -253,6 +254,25 @@ def rotated(grid: int = 2) -> Program:
         store(y, [B, W, L], row[W, (L + 31) % WARP]),
     )
     return Program("rotated", (x,), (y,), (threads(body, grid=grid, warps=2, shared=[row]),))
+
+
+def warp_totals(dtype: DType = f32, grid: int = 2) -> Program:
+    """y[b, w, :] = the sum of x[b, w, :] in every lane, which exchange what they have."""
+    shape = (grid, 2, WARP)
+    x, y = Buffer("x", shape, dtype), Buffer("y", shape, dtype)
+    total = Buffer("total", (1,), dtype, scope="register")
+    other = Buffer("other", (2,), dtype, scope="register")
+    steps = [
+        step
+        for mask in (16, 8, 4, 2, 1)
+        for step in (
+            Exchange(other, indices(1), total, indices(0), mask),
+            store(total, [0], total[0] + other[1]),
+        )
+    ]
+    body = (AwaitInputs(), store(total, [0], x[B, W, L]), *steps, store(y, [B, W, L], total[0]))
+    nest = threads(allocate([total, other], body), grid=grid, warps=2)
+    return Program("warp_totals", (x,), (y,), (nest,))
 
 
 def overlapped(n: int = 40) -> Program:

@@ -44,6 +44,7 @@ gpu_switch:
 namespace {
 
 constexpr size_t STACK = 96 << 10;
+constexpr int EXCHANGE = 32;  // and the mask: what the lanes of a warp come together for
 constexpr unsigned ELSEWHERE = 1u << 24;  // addresses of shared memory: rank + 1, offset
 
 struct Moment {  // of an access: who, and behind how many barriers of each kind
@@ -72,6 +73,7 @@ struct Warp {
   float* sums[32];
   const unsigned *left[32], *right[32];
   unsigned* registers[32];
+  unsigned long long given[32], *taken[32];
   unsigned addresses[32];
 };
 struct Block {
@@ -467,6 +469,14 @@ void gpu_barrier_of_block() {
     ++block.passed;
     go_on(block.meeting);
   }
+}
+unsigned long long gpu_exchange(unsigned long long bits, int mask) {
+  unsigned long long found;  // others may be at their next exchange when this thread goes on
+  if (mask <= 0 || mask >= 32) fail("an exchange with lane ^ %d", mask);
+  together(EXCHANGE + mask,
+    [&](Warp& w, int lane) { w.given[lane] = bits; w.taken[lane] = &found; },
+    [=](Warp& w) { for (int lane = 0; lane < 32; ++lane) *w.taken[lane] = w.given[lane ^ mask]; });
+  return found;
 }
 void whet_arrive() {
   if (now->arrivals > now->passed) fail("arrives twice before it awaits the cluster");

@@ -75,6 +75,15 @@ inline float whet_tf32(float x) {  // away from zero if two are equally near
 inline float whet_min_f32(float a, float b) { return a != a || b != b ? NAN : fmin(a, b); }
 inline float whet_max_f32(float a, float b) { return a != a || b != b ? NAN : fmax(a, b); }
 
+unsigned long long gpu_exchange(unsigned long long bits, int mask);
+template <typename T> inline T __shfl_xor_sync(unsigned, T x, int mask) {
+  unsigned long long bits = 0;
+  memcpy(&bits, &x, sizeof x);
+  bits = gpu_exchange(bits, mask);
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 unsigned int whet_shared_address(const void* p);
 void whet_copy_16(unsigned int to, const void* from, bool valid);
 void whet_copy_8(unsigned int to, const void* from, bool valid);

@@ -23,6 +23,9 @@ loop has the rank as its first axis and is distributed: a block writes its own p
 barrier of the cluster reads those of others.  What one thread writes, another may read after a
 barrier.
 
+*Lanes.*  The lanes of a warp read each other's registers without a barrier: `other[0] <- acc[0] of
+lane ^ 16` gives every lane what the one 16 from it has.
+
 *Matrices.*  Buffers of scope `fragment` belong to a warp: their last two axes are a matrix whose
 elements are spread over the lanes, all before count matrices.  `ROLES` says which element belongs
 to which lane.  A loop of kind `fragment` runs over the elements of such a matrix in row-major
@@ -183,6 +186,34 @@ class AwaitArrivals(ThreadStmt):
     @property
     def text(self) -> str:
         return "await cluster"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Exchange(ThreadStmt):
+    """target[at...] = what lane `lane ^ mask` of the warp has in source[start...].
+
+    Both are registers of one type.  All lanes of a warp take part, with the same indices.
+    """
+
+    target: Buffer
+    at: tuple[Expr, ...]
+    source: Buffer
+    start: tuple[Expr, ...]
+    mask: int
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.at, *self.start)
+
+    def rebuild(self, expressions: Sequence[Expr], blocks: Sequence[Block]) -> Exchange:
+        split = len(self.at)
+        at, start = tuple(expressions[:split]), tuple(expressions[split:])
+        return Exchange(self.target, at, self.source, start, self.mask)
+
+    @property
+    def text(self) -> str:
+        source = _place(self.source, self.start)
+        return f"exchange {_place(self.target, self.at)} <- {source} of lane ^ {self.mask}"
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

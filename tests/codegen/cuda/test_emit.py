@@ -21,6 +21,7 @@ from tests.ir.thread_programs import (
     threads,
     turned_product,
     two_kernels,
+    warp_totals,
 )
 from whet.codegen.cuda.emit import emit_program
 from whet.codegen.cuda.generator import CudaGenerator
@@ -52,8 +53,9 @@ def plain(n: int, value: Callable[[Buffer, Expr], Expr], dtype: DType = f32) -> 
 
 @pytest.mark.parametrize(
     "program",
-    [elementwise(), ring(), split_sum(), product(f16), turned_product(f16), turned_product(f32)],
-    ids=["elementwise", "ring", "split_sum", "product", "turned f16", "turned f32"],
+    [elementwise(), ring(), split_sum(), warp_totals(),
+     product(f16), turned_product(f16), turned_product(f32)],
+    ids=["elementwise", "ring", "split_sum", "warp_totals", "product", "turned f16", "turned f32"],
 )  # fmt: skip
 def test_text(program: Program, golden: Callable[[str], None]) -> None:
     golden(text_of(program))

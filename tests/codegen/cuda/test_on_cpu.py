@@ -19,12 +19,13 @@ from tests.ir.thread_programs import (
     transposed,
     turned_product,
     two_kernels,
+    warp_totals,
 )
 from tests.targets import needs_text_runner
 from tools.cuda_on_cpu.compiled import Compiled, Range, RefusedError, compile_text, run_text
 from whet.codegen.cuda.emit import emit_program
 from whet.codegen.cuda.launch import launches_of
-from whet.core.dtypes import bf16, f16, f32
+from whet.core.dtypes import bf16, f16, f32, f64, i8, i64
 from whet.core.gpu import PRESETS
 from whet.ir.lockstep import run_threads
 from whet.ir.program import Program
@@ -35,6 +36,8 @@ PROGRAMS = {
     p.name: p for p in (elementwise(), transposed(), ring(), rotated(), split_sum(), overlapped(),
                         two_kernels(), exchanged(), refilled())
 } | {
+    f"{warp_totals.__name__} of {dtype}": warp_totals(dtype) for dtype in (f32, f64, f16, i64, i8)
+} | {
     f"{make.__name__} of {dtype}": make(dtype)
     for make in (product, turned_product) for dtype in (f16, bf16, f32)
 }  # fmt: skip
@@ -44,6 +47,8 @@ UNSEEN = {
     "workspace that nobody wrote", "lanes load different matrices", "matrix load out of bounds",
     "elements beyond the matrix", "matrix that nobody wrote", "number of a matrix that differs",
     "register that nobody wrote", "a loop of blocks among threads",
+    "exchange with what nobody wrote", "what lanes would exchange",
+    "exchange of registers that differ", "exchange of memory", "exchange of another type",
     # there is no such text
     "store to an input", "copy of 12 bytes", "element in the wrong lane", "part of another block",
 }  # fmt: skip

@@ -18,12 +18,21 @@ from tests.schedule.gpu.lockstep_kernels import (
     sample_task,
 )
 from tests.schedule.small_tasks import argmax, chain, make_task, softmax, two_outputs
-from whet.core.dtypes import DType, f16, f32, i64
+from whet.core.dtypes import DType, f16, f32, f64, i64
 from whet.core.types import Shape
-from whet.ir.expr import Expr, call, const
+from whet.ir.expr import Expr, Read, call, const
+from whet.ir.lockstep import run_threads
 from whet.ir.program import Buffer, walk
-from whet.ir.tensor import compute, guarded_read, max_, placeholder, reduce_axis, sum_
-from whet.ir.threads import Barrier, thread_nests
+from whet.ir.tensor import (
+    compute,
+    guarded_read,
+    max_,
+    placeholder,
+    reduce_axis,
+    subexpressions,
+    sum_,
+)
+from whet.ir.threads import WARP, AwaitInputs, Barrier, Exchange, thread_nests
 from whet.ops import REGISTRY
 from whet.ops.base import Sample
 from whet.schedule.families.gpu_rows.lower import lower_gpu_rows
@@ -36,10 +45,16 @@ SKETCH = GpuRowsSketch()
 SAMPLES = operator_samples()
 
 
-def normalized(rows: int, shape: Shape, dtype: DType = f32) -> Task:
-    """Elements less their mean, over the root of their variance, scaled and moved."""
+def normalized(
+    rows: int, shape: Shape, dtype: DType = f32, *, known: bool = False, added: bool = False
+) -> Task:
+    """Elements less their mean, over the root of their variance, scaled and moved.
+
+    Factors may be known when the kernel is built; another tensor may be added to the result.
+    """
     x = placeholder((rows, *shape), dtype, "x")
     scale, bias = placeholder(shape, dtype, "g"), placeholder(shape, dtype, "h")
+    rest = placeholder((rows, *shape), dtype, "r")
     count = const(float(np.prod(shape)), dtype)
 
     def over(value: Callable[..., Expr]) -> Expr:
@@ -56,9 +71,11 @@ def normalized(rows: int, shape: Shape, dtype: DType = f32) -> Task:
 
     def body(i: Expr, *k: Expr) -> Expr:
         root = call("sqrt", variance[(i,)] + const(1e-3, dtype))
-        return (x[(i, *k)] - mean[(i,)]) / root * scale[k] + bias[k]
+        found = (x[(i, *k)] - mean[(i,)]) / root * scale[k] + bias[k]
+        return found + rest[(i, *k)] if added else found
 
-    return make_task(compute((rows, *shape), body, "y"))
+    constants = (scale, bias) if known else ()
+    return make_task(compute((rows, *shape), body, "y"), constants=constants)
 
 
 def log_softmax(rows: int, n: int) -> Task:
@@ -88,6 +105,13 @@ def looked_up(rows: int, n: int) -> Task:
     return make_task(compute((rows, n), lambda i, j: table[at[(i,)], j] - top[(i,)], "y"))
 
 
+def below_the_top(rows: int, n: int, dtype: DType = i64) -> Task:
+    """How far elements are from the largest of their row."""
+    x, k = placeholder((rows, n), dtype, "x"), reduce_axis(n, "k")
+    top = compute((rows,), lambda i: max_(x[i, k], k), "top")
+    return make_task(compute((rows, n), lambda i, j: top[(i,)] - x[i, j], "y"))
+
+
 def apart(rows: int, n: int) -> Task:
     """A softmax whose rows lie side by side."""
     task = softmax(rows, n)
@@ -110,7 +134,11 @@ TASKS: dict[str, Task] = {
     "one row": softmax(1, 1000),
     "log_softmax": log_softmax(6, 48),
     "normalized": normalized(7, (96,)),
+    "known factors": normalized(5, (96,), known=True, added=True),
     "two axes": normalized(3, (6, 10)),
+    "whole warps": normalized(3, (5 * 32 * 4,), known=True),
+    "wide numbers": normalized(4, (192,), f64),
+    "whole numbers": below_the_top(6, 96),
     "several results": two_outputs(6, 40),
     "guarded": padded(4, 30),
     "looked up": looked_up(6, 24),
@@ -145,13 +173,69 @@ def test_norms_as_they_are_planned(name: str) -> None:
             check_candidates(SKETCH, task, count=4)
 
 
-@pytest.mark.parametrize(("lanes", "scope"), [(16, "warp"), (32, "warp"), (64, "block")])
-def test_rows_of_one_warp_need_no_barrier_of_the_block(lanes: int, scope: str) -> None:
+@pytest.mark.parametrize(("lanes", "barriers"), [(16, 0), (32, 0), (64, 1), (96, 1), (256, 1)])
+def test_a_reduction_needs_a_barrier_where_a_row_has_several_warps(
+    lanes: int, barriers: int
+) -> None:
     form = SKETCH.fits(TASKS["softmax"])
     assert form is not None
-    kernel = lower_gpu_rows(form, GpuRowTiling(lanes, 1, 128), "kernel")
+    threads = max(lanes, 128) if lanes != 96 else 192
+    kernel = lower_gpu_rows(form, GpuRowTiling(lanes, 1, threads), "kernel")
     (nest,) = thread_nests(kernel.program)
-    assert {s.scope for s in walk(nest.body) if isinstance(s, Barrier)} == {scope}
+    scopes = [s.scope for s in walk(nest.body) if isinstance(s, Barrier)]
+    assert scopes == ["block"] * barriers * 2
+    steps = [s for s in walk(nest.body) if isinstance(s, Exchange)]
+    assert len(steps) == 2 * min(lanes.bit_length() - 1, 5)
+
+
+def loads_before_and_behind(task: Task, tiling: GpuRowTiling) -> tuple[list[str], list[str]]:
+    """The inputs that a kernel reads before it awaits them, and behind, in order."""
+    form = SKETCH.fits(task)
+    assert form is not None
+    kernel = lower_gpu_rows(form, tiling, "kernel")
+    (nest,) = thread_nests(kernel.program)
+    found: tuple[list[str], list[str]] = ([], [])
+    behind = 0
+    for stmt in walk(nest.body):
+        behind |= isinstance(stmt, AwaitInputs)
+        reads = (e for e in subexpressions(*stmt.expressions) if isinstance(e, Read))
+        found[behind].extend(e.tensor.name for e in reads if e.tensor in kernel.program.inputs)
+    return found
+
+
+def test_constants_are_read_before_inputs_are_awaited_and_the_rest_first_of_all() -> None:
+    task = normalized(4, (768,), known=True, added=True)
+    early, first = loads_before_and_behind(task, GpuRowTiling(192, 4, 192))
+    assert (early, first) == (["g", "h"], ["x", "r"])
+    # Registers do not hold all: what several stages read, then what is constant.
+    early, first = loads_before_and_behind(task, GpuRowTiling(32, 4, 64))
+    assert (early, first) == (["g", "h"], ["x", "r"])
+
+
+def test_axes_of_one_row_are_no_variables() -> None:
+    """Reads that differ in them alone are one read."""
+    x, k = placeholder((1, 6, 40), f32, "x"), reduce_axis(40, "k")
+    top = compute((1, 6), lambda b, i: max_(x[b, i, k], k), "top")
+    task = make_task(compute((1, 6, 40), lambda b, i, j: x[0, i, j] - top[b, i], "y"))
+    form = SKETCH.fits(task)
+    assert form is not None
+    assert [str(e) for e in form.shared] == ["x[row1 * 40 + e0]"]
+    check_candidates(SKETCH, task, count=4)
+
+
+@pytest.mark.parametrize("lanes", [8, 32, 64, 96])
+def test_no_number_is_lost_and_none_is_made_up(lanes: int) -> None:
+    """NaN in any lane is the largest of its row, and of no other."""
+    task = softmax(6, 96)
+    form = SKETCH.fits(task)
+    assert form is not None
+    kernel = lower_gpu_rows(form, GpuRowTiling(lanes, 1, max(lanes, 32)), "kernel")
+    x = np.zeros((6, 96), np.float32)
+    x[1, 37], x[3, 0], x[4, 95] = np.nan, np.nan, np.inf
+    (y,) = run_threads(kernel.program, [x.reshape(-1)])
+    lost = np.isnan(y.reshape(6, 96)).all(-1)
+    assert lost.tolist() == [False, True, False, True, True, False]
+    np.testing.assert_allclose(y.reshape(6, 96)[~lost], 1 / 96, rtol=1e-6)
 
 
 def test_what_several_stages_read_is_read_once() -> None:
@@ -206,6 +290,18 @@ def test_a_few_rows_of_a_network_take_little_more_than_a_launch() -> None:
         holes = cheapest(SKETCH, task)
         assert holes["lanes"] >= 16
         assert SKETCH.costs(form, TARGET, 1, SKETCH.space(form, TARGET, 1)).min() < 2000
+
+
+def test_threads_fit_the_row() -> None:
+    form = SKETCH.fits(normalized(128, (768,), known=True))
+    assert form is not None
+    space = SKETCH.space(form, TARGET, 1)
+    columns = (space[hole].tolist() for hole in ("lanes", "width", "threads"))
+    found = set(zip(*columns, strict=True))
+    assert {(192, 4, 192), (96, 4, 96), (96, 4, 192), (64, 4, 64), (256, 4, 256)} <= found
+    assert all(lanes % WARP == 0 or WARP % lanes == 0 for lanes, _, _ in found)
+    holes = cheapest(SKETCH, normalized(128, (768,), known=True))
+    assert (holes["lanes"], holes["width"]) == (192, 4)
 
 
 def test_the_longer_the_row_the_more_threads_share_it() -> None:

@@ -160,6 +160,8 @@ _THREADS = {
     "wait": Intrinsic(
         f"template <int PENDING> {_HEAD} void whet_wait() {{ "
         + _assembly("cp.async.wait_group %0;", "", '"n"(PENDING)') + " }"),
+    "exchange": _template(  # two instructions for 64 bits
+        "T whet_exchange(T x, int mask)", "return __shfl_xor_sync(0xffffffffu, x, mask);"),
     "await_inputs": _function(
         "void whet_await_inputs()", _assembly("griddepcontrol.wait;"), 90),
     "launch_next": _function(

@@ -18,6 +18,7 @@ from whet.ir.threads import (
     Barrier,
     Commit,
     Copy,
+    Exchange,
     LaunchNext,
     MatrixLoad,
     MatrixMultiplyAdd,
@@ -52,6 +53,8 @@ def write(writer: _KernelWriter, stmt: ThreadStmt) -> None:
             lines.line(f"{lines.call('arrive')}();")
         case AwaitArrivals():
             lines.line(f"{lines.call('await_arrivals')}();")
+        case Exchange():
+            _exchange(writer, stmt)
         case MatrixLoad():
             _load_matrix(writer, stmt)
         case MatrixMultiplyAdd():
@@ -79,6 +82,15 @@ def _copy(writer: _KernelWriter, stmt: Copy) -> None:
         place = f"({valid} ? {place} : 0)"
     base = places.bases[stmt.source]
     lines.line(f"{lines.call(f'copy_{nbytes}')}({to}, {base} + {place}, {valid});")
+
+
+def _exchange(writer: _KernelWriter, stmt: Exchange) -> None:
+    lines, values, places = writer.lines, writer.values, writer.places
+    values.begin(*stmt.at, *stmt.start)
+    place = values.text_of(places.address(stmt.target, stmt.at).expr())
+    given = values.load(stmt.source, stmt.start)
+    base = places.bases[stmt.target]
+    lines.line(f"{base}[{place}] = {lines.call('exchange')}({given}, {stmt.mask});")
 
 
 def _shared_address(writer: _KernelWriter, buffer: Buffer, at: Sequence[Expr]) -> str:

@@ -15,6 +15,7 @@ from whet.ir.lockstep.copies import Copies
 from whet.ir.lockstep.evaluate import Env, Evaluator
 from whet.ir.lockstep.fragments import Fragments, load, multiply_add
 from whet.ir.lockstep.history import History
+from whet.ir.lockstep.lanes import exchange
 from whet.ir.lockstep.memory import GLOBAL_REACH, Parameter, Region, Shared
 from whet.ir.lockstep.storage import Private, Storage, Value
 from whet.ir.lockstep.team import Team
@@ -42,6 +43,7 @@ from whet.ir.threads import (
     Barrier,
     Commit,
     Copy,
+    Exchange,
     LaunchNext,
     MatrixLoad,
     MatrixMultiplyAdd,
@@ -195,6 +197,11 @@ class Kernel:
                 self.team.arrive(ids)
             case AwaitArrivals():
                 self.team.await_arrivals(ids)
+            case Exchange(target=target, at=at, source=source, start=start):
+                exchange(
+                    stmt, self.evaluator.storage(target), self.values(at, env, ids),
+                    self.evaluator.storage(source), self.values(start, env, ids), ids,
+                )  # fmt: skip
             case MatrixLoad(fragment=fragment, number=number, source=source, at=at):
                 load(
                     stmt, self.fragments(fragment), self.values(number, env, ids),

@@ -103,7 +103,7 @@ class _Lowering:
         rows = BlockRows(
             self.form, self.t, self.scores, self.weights, self.first_row, self.outer, self.thread
         )
-        between, cells = rows.code()
+        between = rows.code()
         stream = self.stream()
         before: Block = (LaunchNext(),) if self.t.trigger == AT_START else ()
         body: Block = (
@@ -113,7 +113,7 @@ class _Lowering:
         named = Let(self.thread, self.warp * WARP + self.lane, body)
         lanes = loop(self.lane, WARP, named, kind="lane")
         warps = loop(self.warp, self.threads // WARP, lanes, kind="warp")
-        shared = [self.queries, self.keys, self.values, self.scores, *cells]
+        shared = [self.queries, self.keys, self.values, self.scores]
         if not self.form.in_place:
             shared.append(self.weights)
         if self.form.leaf.is_matrix:

@@ -26,10 +26,9 @@ from whet.schedule.families.gpu_attention.resources import (
 from whet.schedule.families.gpu_attention.space import blocks_of
 from whet.schedule.families.gpu_contraction.estimate import SCHEDULERS, Work, in_waves
 from whet.schedule.families.gpu_contraction.law import LAWS
-from whet.schedule.families.gpu_reduce.across import steps_of as steps_across
-from whet.schedule.families.gpu_reduce.price import BARRIER_NS
+from whet.schedule.families.gpu_reduce.price import BARRIER_NS, meeting_ns
+from whet.schedule.families.gpu_rows.loads import KEPT_LIMIT
 from whet.schedule.families.gpu_rows.price import row_operations
-from whet.schedule.families.gpu_rows.writer import KEPT_LIMIT
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population
 
@@ -86,7 +85,6 @@ def _rows(form: GpuAttention, target: GpuTarget, holes: Population, warps: Array
     once, again = row_operations(form.rows)
     instructions = share * np.where(share <= KEPT_LIMIT, once, again)
     cycles = np.maximum(np.ceil(warps / SCHEDULERS), ROW_ISSUE_CYCLES) * instructions
-    meetings = np.array([1.0 + len(tuple(steps_across(int(n)))) for n in lanes])
     reduces = sum(len(stage.reduces) for stage in form.rows.stages)
-    barriers = BARRIER_NS["block"] + reduces * meetings * BARRIER_NS["warp"]
+    barriers = BARRIER_NS["block"] + reduces * meeting_ns(lanes, target)
     return np.asarray(cycles / target.clock_ghz + barriers)

@@ -11,7 +11,7 @@ from whet.schedule.families.gpu_attention.rows import row_lanes, row_width
 from whet.schedule.families.gpu_attention.shared import turned_pad
 from whet.schedule.families.gpu_contraction.resources import registers_of
 from whet.schedule.families.gpu_contraction.shared import MATRIX_PAD, PAD_BYTES
-from whet.schedule.families.gpu_rows.writer import KEPT_LIMIT
+from whet.schedule.families.gpu_rows.loads import KEPT_LIMIT
 from whet.schedule.space.sketch import Population
 
 ROW_REGISTERS = 40
@@ -74,8 +74,6 @@ def shared_bytes(form: GpuAttention, holes: Population) -> Array:
         slots * bn * (width * values.itemsize + turned_pad(form.leaf, values)),
         *(bm * (steps * bn * dtype.itemsize + PAD_BYTES) for dtype in rows),
     ]
-    reduces = [reduce for stage in form.rows.stages for reduce in stage.reduces]
-    buffers += [threads_of(form, holes) * reduce.dtype.itemsize for reduce in reduces]
     total = sum(-(-nbytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for nbytes in buffers)
     if not form.leaf.is_matrix:
         return np.asarray(total)

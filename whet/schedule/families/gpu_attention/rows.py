@@ -13,6 +13,7 @@ from whet.ir.program import Allocate, Block, Buffer, If, Let, Stmt, Store
 from whet.ir.threads import WARP
 from whet.schedule.families.gpu_attention.match import AttentionTiling, GpuAttention
 from whet.schedule.families.gpu_contraction.match import VECTOR
+from whet.schedule.families.gpu_rows.loads import Loads
 from whet.schedule.families.gpu_rows.writer import RowThreads, RowWriter
 from whet.schedule.program.loops import loop
 
@@ -40,8 +41,8 @@ class BlockRows:
     outer: Sequence[Expr]
     thread: Expr
 
-    def code(self) -> tuple[Block, tuple[Buffer, ...]]:
-        """The statements, and the shared memory that they need beside both."""
+    def code(self) -> Block:
+        """The statements; a row is one warp's, which needs no more shared memory."""
         form, slot, part, zero = self.form, Var("slot"), Var("part"), as_expr(0)
         threads = form.threads(self.t)
         lanes = int(row_lanes(threads, self.t.bm))
@@ -56,14 +57,16 @@ class BlockRows:
             form.rows, team,
             places={form.weight: Read(self.weights, (zero, slot, key))},
             known={form.total: Read(self.scores, (zero, slot, key))},
+            loads=Loads((), form.rows.shared),
         )  # fmt: skip
         body: Block = (*writer.code(), *self._behind(slot, part, lanes))
+        assert not writer.shared
         for registers in reversed(writer.registers):
             body = (Allocate(registers, body),)
         body = (Let(part, self.thread % lanes, body),)
         if at_once > self.t.bm:
             body = (If(slot < self.t.bm, body),)
-        return (Let(slot, self.thread // lanes, body),), tuple(writer.shared)
+        return (Let(slot, self.thread // lanes, body),)
 
     def _behind(self, slot: Expr, part: Expr, lanes: int) -> Block:
         """Weights of zero behind the last key, up to the end of its tile."""

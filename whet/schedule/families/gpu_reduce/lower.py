@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from whet.ir.affine import substitute
-from whet.ir.expr import Axis, Expr, Var, as_expr, elements, equal
-from whet.ir.program import Buffer, If, Let, Program, Stmt, Store
-from whet.ir.threads import WARP, Barrier
-from whet.schedule.families.gpu_reduce.across import across_threads, combined
+from whet.ir.expr import Axis, Expr, Read, Var, as_expr, elements, equal
+from whet.ir.program import Buffer, If, Program, Stmt, Store
+from whet.ir.threads import Barrier
+from whet.schedule.families.gpu_reduce.across import Neighbours, across_threads, in_pairs
 from whet.schedule.families.gpu_reduce.match import (
     ALONG_TERMS,
     GpuReduce,
@@ -40,12 +40,22 @@ class _Writer:
         self.s, self.t = s, t
         self.per_block = t.threads // t.split
         self.out_width, self.counts = slots(s, t)
-        self.part, self.slot, self.tile, self.v = Var("part"), Var("slot"), Var("tile"), Var("v")
+        self.part, self.tile, self.v = Var("part"), Var("tile"), Var("v")
+        self.slot: Expr = Var("slot") if self.per_block > 1 else as_expr(0)
         dtype = s.value.dtype
         self.acc = Buffer("acc", (t.width,), dtype, scope="register")
+        self.registers = [self.acc]
+        parts, self.total_cell = t.split, 0
+        if t.along == ALONG_TERMS:
+            total, other = (Buffer(n, (), dtype, scope="register") for n in ("total", "other"))
+            self.near = Neighbours(t.split, total, other)
+            self.registers += [total, other]
+            # One for each warp, where there are several, and one for what a cluster reads.
+            parts = (self.near.warps if self.near.warps > 1 else 0) + (t.ranks > 1)
+            self.total_cell = parts - 1  # the others may still be read
         ranked = (t.ranks,) if t.ranks > 1 else ()
         # Neighbouring threads have neighbouring cells.
-        sizes = (t.split, self.per_block)
+        sizes = (parts, self.per_block)
         shape = (*ranked, *(reversed(sizes) if t.along == ALONG_TERMS else sizes), self.out_width)
         self.cells = Buffer("cells", shape, dtype, scope="shared")
         self.kind = s.reduce.kind
@@ -55,7 +65,9 @@ class _Writer:
         total = elements(self.counts)
         blocks = -(-total // self.per_block)
         thread = thread_number(t.threads)
-        if t.along == ALONG_TERMS:
+        if self.per_block == 1:
+            part, slot = thread, self.slot
+        elif t.along == ALONG_TERMS:
             part, slot = thread % t.split, thread // t.split
         else:
             part, slot = thread // self.per_block, thread % self.per_block
@@ -63,12 +75,14 @@ class _Writer:
         # All threads come to the barriers: those that are too many repeat the last tile.
         number = BLOCK * self.per_block + self.slot
         tile = within_count(number, total, exact=exact)
-        places = {self.part: part, self.slot: slot, self.tile: tile}
-        code: tuple[Stmt, ...] = (*self.terms(), *self.together(None if exact else number < total))
-        for var, value in reversed(places.items()):
-            code = (Let(var, value, code),)
+        places: dict[Var, Expr] = {self.part: part}
+        if isinstance(self.slot, Var):
+            places[self.slot] = slot
+        places[self.tile] = tile
+        code = (*self.terms(), *self.together(None if exact else number < total))
         grid = Grid(blocks, t.threads, t.trigger, t.ranks)
-        whole = (grid.around(code, [self.acc], [self.cells]),)
+        shared = [self.cells] if self.cells.type.size else []
+        whole = (grid.around(code, self.registers, shared, positions=places),)
         inputs, arguments = arguments_of(s.task, whole, {})
         return Kernel(Program(name, inputs, (s.stage.target,), whole), arguments, s.task.outputs)
 
@@ -117,8 +131,8 @@ class _Writer:
         return loop(self.v, self.t.width, *body, kind="vector")
 
     # ------------------------------------------------------------------------- all threads'
-    def cell(self, rank: Expr | int, part: Expr | int) -> Expr:
-        return self.cells[self.place(rank, part)]
+    def cell(self, rank: Expr | int, part: Expr | int) -> Read:
+        return Read(self.cells, self.place(rank, part))
 
     def place(self, rank: Expr | int, part: Expr | int) -> tuple[Expr, ...]:
         ranked = (as_expr(rank),) if self.t.ranks > 1 else ()
@@ -133,22 +147,25 @@ class _Writer:
     def together(self, valid: Expr | None) -> list[Stmt]:
         """The parts of all threads combined, and the result stored."""
         t, s = self.t, self.s
-        own = self.place(RANK, self.part)
-        first = combined(self.kind, lambda n: self.acc[(n,)], 0, 1, t.width)
-        if self.out_width > 1:
-            first = self.acc[(self.v,)]
-        near = t.along == ALONG_TERMS and t.split <= WARP
-        steps, total = across_threads(
-            self.kind, self.part, t.split, Barrier("warp" if near else "block"),
-            lambda n: self.cell(RANK, n), lambda e: self.outs(Store(self.cells, own, e)),
-        )  # fmt: skip
-        found = [self.outs(Store(self.cells, own, first)), *steps]
+        first = in_pairs(self.kind, lambda n: self.acc[(n,)], t.width)
+        if t.along == ALONG_TERMS:
+            steps, total = self.near.in_block(self.kind, self.part, lambda n: self.cell(RANK, n))
+            found: list[Stmt] = [Store(self.near.total, (), first), *steps]
+        else:
+            own = self.place(RANK, self.part)
+            first = self.acc[(self.v,)] if self.out_width > 1 else first
+            steps, total = across_threads(
+                self.kind, self.part, t.split,
+                lambda n: self.cell(RANK, n), lambda e: self.outs(Store(self.cells, own, e)),
+            )  # fmt: skip
+            found = [self.outs(Store(self.cells, own, first)), *steps]
         chosen = equal(self.part, 0) if valid is None else equal(self.part, 0) & valid
         if t.ranks > 1:
-            # The total of a block is in its first cell, where the others of the cluster read it.
-            keep = self.outs(Store(self.cells, self.place(RANK, 0), total))
+            # The total of a block is in one cell, where the others of the cluster read it.
+            last = self.total_cell
+            keep = self.outs(Store(self.cells, self.place(RANK, last), total))
             found += [If(equal(self.part, 0), (keep,)), Barrier("cluster")]
-            total = combined(self.kind, lambda n: self.cell(n, 0), 0, 1, t.ranks)
+            total = in_pairs(self.kind, lambda n: self.cell(n, last), t.ranks)
             chosen = equal(RANK, 0) & chosen
         env = self.outputs()
         body = map_expr(s.stage.body, lambda e: total if e is s.reduce else None)

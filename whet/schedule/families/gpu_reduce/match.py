@@ -5,8 +5,9 @@
     part, slot of every thread of a block                    split parts of each slot's terms
     await inputs
     for steps: acc[v] = combine(acc[v], value at (step * split + part) * width + v)
-    cells[part, slot] = acc                                  (shared memory)
-    barrier; cells of all parts combined, a few at a time
+    along 0: lanes exchange their sums, warps leave theirs in shared memory; barrier; their sum
+    along 1: cells[part, slot] = acc                         (shared memory)
+             barrier; cells of all parts combined, a few at a time
     if part == 0: y[...] = epilogue(total)
 
 Threads that follow each other take terms that follow each other (`along` 0), or outputs that do

@@ -12,7 +12,7 @@ from whet.ir.expr import elements
 from whet.ir.threads import WARP
 from whet.schedule.cost.numbers.gpus import WINDOW_NS
 from whet.schedule.cost.work import lane_step, operations, reads
-from whet.schedule.families.gpu_reduce.across import steps_of
+from whet.schedule.families.gpu_reduce.across import exchanges_of, steps_of
 from whet.schedule.families.gpu_reduce.lower import STEPS_AT_ONCE
 from whet.schedule.families.gpu_reduce.match import (
     ALONG_OUTPUTS,
@@ -34,8 +34,10 @@ from whet.schedule.families.gpu_spatial.rates import (
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population, population
 
-BARRIER_NS = {"warp": 40.0, "block": 70.0, "cluster": 300.0}
+BARRIER_NS = {"block": 70.0, "cluster": 300.0}
 """A step of combining what threads have: shared memory written, waited for and read."""
+EXCHANGE_CYCLES = 30
+"""An exchange between lanes and the operation behind it, by their latencies: not measured."""
 CLUSTER = 8
 """Blocks of a cluster, where there is one."""
 FEWEST_STEPS = 2
@@ -83,10 +85,18 @@ def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Popul
     rounds = np.maximum(np.ceil(steps / STEPS_AT_ONCE) - 1, 0)
     work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
     ns = WINDOW_NS + kernel_ns(work, holes["trigger"] == AT_END, target)
-    near = inner & (split <= WARP)
     meetings = np.array([1.0 + len(tuple(steps_of(int(n)))) for n in split])
-    ns = ns + meetings * np.where(near, BARRIER_NS["warp"], BARRIER_NS["block"])
+    apart = meetings * BARRIER_NS["block"]
+    ns = ns + np.where(inner, meeting_ns(split, target), apart)
     return np.asarray(ns + np.where(ranks > 1, 2 * BARRIER_NS["cluster"], 0.0))
+
+
+def meeting_ns(threads: Array, target: GpuTarget) -> Array:
+    """Nanoseconds until threads that follow each other have the total of their numbers: the lanes
+    of a warp exchange them, and several warps meet once."""
+    exchanges = np.array([len(tuple(exchanges_of(int(n)))) for n in threads])
+    met = np.where(threads > WARP, BARRIER_NS["block"], 0.0)
+    return np.asarray(exchanges * EXCHANGE_CYCLES / target.clock_ghz + met)
 
 
 def _places(s: GpuReduce) -> float:

@@ -1,10 +1,12 @@
 """The sketch of stages along rows on GPUs: softmax, normalizations, norms.
 
     thread t of a row's `lanes`; element (n * lanes + t) * width + v of the row is its own
+    kept[n, v] = scale[element]                 constants, in registers
     await inputs
-    kept[n, v] = x[row, element]                what several stages read, once, in registers
+    kept[n, v] = x[row, element]                what else stages read, once, in registers
     for each stage in order:
-      a reduction:    acc[v] over the thread's elements, then across the threads of the row
+      a reduction:    acc[v] over the thread's elements, then across the threads of the row:
+                      lanes of a warp exchange their sums, warps leave theirs in shared memory
       element-wise:   line[n, v], in registers, and stored if it is a result
       a number:       the same in every thread of the row
 
@@ -60,8 +62,10 @@ class GpuRows:
     rows: tuple[Axis, ...]
     elements: tuple[Axis, ...]
     """Axes of a row, as few as memory allows, the one with neighbours last."""
+    reads: tuple[Read, ...]
+    """All that stages read of inputs whatever else they find."""
     shared: tuple[Read, ...]
-    """Elements that several stages read."""
+    """Elements among them that several stages read."""
 
     @property
     def length(self) -> int:
@@ -71,7 +75,10 @@ class GpuRows:
 @dataclass(frozen=True)
 class GpuRowTiling:
     """The holes: threads of a row, elements that each takes at once, threads of a block, and the
-    trigger."""
+    trigger.
+
+    The threads of a row are a power of two within a warp, or whole warps.
+    """
 
     lanes: int
     width: int
@@ -102,7 +109,9 @@ def rows_on_gpu(found: Rows) -> GpuRows | None:
             return None
         made.append(written)
     merged, stages = _merged(made, inner, task)
-    return GpuRows(task, stages, rows, merged, _read_by_several(stages, merged))
+    count = _readers(stages)
+    shared = tuple(e for e, n in count.items() if n > 1 and free_symbols(e) & set(merged))
+    return GpuRows(task, stages, rows, merged, tuple(count), shared)
 
 
 def _reduces(stage: Compute) -> list[Reduce]:
@@ -129,8 +138,8 @@ def _canonical(
     is_line = elements(own) > 1
     axes = [own, *(r.axes for r in _reduces(stage))]
     env: dict[Expr, Expr] = dict(zip(stage.axes, rows))
+    env |= {a: as_expr(0) for group in (stage.axes, *axes) for a in group if a.extent == 1}
     for group in axes:
-        env |= {a: as_expr(0) for a in group if a.extent == 1}
         env |= dict(zip([a for a in group if a.extent > 1], inner))
     marks: Mapping[Tensor, RowStage] = {s.stage: s for s in earlier}
     strays = False
@@ -175,12 +184,13 @@ def _merged(
     return axes, stages
 
 
-def _read_by_several(found: Sequence[RowStage], inner: Sequence[Axis]) -> tuple[Read, ...]:
-    """Elements of inputs that more than one stage reads whatever else it finds."""
+def _readers(found: Sequence[RowStage]) -> Counter[Read]:
+    """What stages read of inputs whatever else they find, with the number of those that do."""
+    marks = {Read(s.mark, ()) for s in found}
     count: Counter[Read] = Counter()
     for stage in found:
-        count.update(set(_always_read(stage.body)))
-    return tuple(e for e, n in count.items() if n > 1 and free_symbols(e) & set(inner))
+        count.update(list(dict.fromkeys(_always_read(stage.body))))
+    return Counter({e: n for e, n in count.items() if not marks & set(subexpressions(e))})
 
 
 def _always_read(e: Expr) -> Iterator[Read]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,10 +12,15 @@ from whet.ir.expr import Expr, Read, elements
 from whet.ir.tensor import subexpressions
 from whet.ir.threads import WARP
 from whet.schedule.cost.work import lane_step, operations, reads
-from whet.schedule.families.gpu_reduce.across import steps_of
-from whet.schedule.families.gpu_reduce.price import BARRIER_NS
+from whet.schedule.families.gpu_reduce.price import meeting_ns
+from whet.schedule.families.gpu_rows.loads import (
+    KEPT_LIMIT,
+    REGISTERS,
+    elements_of_thread,
+    lines_kept,
+    loads_of,
+)
 from whet.schedule.families.gpu_rows.match import GpuRows
-from whet.schedule.families.gpu_rows.writer import KEPT_LIMIT, elements_of_thread
 from whet.schedule.families.gpu_spatial.price import THREAD_OVERHEAD, VECTOR_BYTES
 from whet.schedule.families.gpu_spatial.rates import (
     Work,
@@ -27,10 +32,12 @@ from whet.schedule.families.gpu_spatial.rates import (
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population, population
 
-REGISTERS = 128
-"""Elements of all kept lines that a thread has room for."""
 LONGEST_SHARE = 512
 """Elements of a row that one thread goes over at most, unless a whole block shares the row."""
+LARGEST_BLOCK = 256
+"""Threads of a block, at most."""
+MOST_ROUNDS = 4
+"""Vectors of a thread, at most, for which threads are made to fit the row."""
 LOADS_AT_ONCE = 8
 """Loads of a thread that are under way together."""
 
@@ -40,24 +47,37 @@ def gpu_row_holes(r: GpuRows, target: GpuTarget, threads: int) -> Population:
     rows, last = elements(r.rows), r.elements[-1].extent
     size = max(s.stage.dtype.itemsize for s in r.stages)
     found: list[tuple[int, ...]] = []
-    sizes = itertools.product((4, 8, 16, 32, 64, 128, 256), (1, 2, 4, 8), (32, 64, 128, 256))
-    for lanes, width, count in sizes:
-        share = elements_of_thread(r.length, lanes, width)
-        fits = last % width == 0 and width * size <= VECTOR_BYTES
-        whole = lanes <= count and count // lanes <= rows
-        halved = lanes > 4 and 2 * count // lanes <= rows
-        idle = halved and lanes * width >= 2 * r.length
-        long = share > LONGEST_SHARE and lanes < 256
-        if not (fits and whole) or idle or long or _crowded(r, share):
+    for width in (1, 2, 4, 8):
+        if last % width or width * size > VECTOR_BYTES:
             continue
-        found += [(lanes, width, count, trigger) for trigger in (NEVER,)]
+        for lanes, count in _threads(-(-r.length // width)):
+            share = elements_of_thread(r.length, lanes, width)
+            halved = lanes > 4 and 2 * count // lanes <= rows
+            idle = halved and lanes * width >= 2 * r.length
+            long = share > LONGEST_SHARE and lanes < LARGEST_BLOCK
+            if count // lanes > rows or idle or long or _crowded(r, share):
+                continue
+            found += [(lanes, width, count, trigger) for trigger in (NEVER,)]
     return population(("lanes", "width", "threads", "trigger"), found)
+
+
+def _threads(vectors: int) -> Iterator[tuple[int, int]]:
+    """Threads of a row of so many vectors, and of a block: powers of two, and the fewest whole
+    warps that have as many rounds.
+
+    192 vectors   ->   256 threads, or 192, of one vector each; 128, or 96, of two; ...
+    """
+    powers = [4 << n for n in range(7)]
+    for lanes in powers:
+        yield from ((lanes, count) for count in powers if count >= max(lanes, WARP))
+    rounds = range(1, MOST_ROUNDS + 1)
+    for lanes in sorted({-(-vectors // (n * WARP)) * WARP for n in rounds} - set(powers)):
+        yield from ((lanes, lanes * n) for n in (1, 2) if lanes * n <= LARGEST_BLOCK)
 
 
 def _crowded(r: GpuRows, share: int) -> bool:
     """Whether registers do not hold all that would be kept in them."""
-    lines = len(r.shared) + sum(s.is_line for s in r.stages)
-    return share <= KEPT_LIMIT and share * lines > REGISTERS and share > 1
+    return share <= KEPT_LIMIT and share * lines_kept(r) > REGISTERS and share > 1
 
 
 def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population) -> Array:
@@ -70,20 +90,24 @@ def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population
     instructions = THREAD_OVERHEAD + share * np.where(keeps, once, again)
     lines, nbytes = np.zeros(len(lanes)), np.full(len(lanes), nbytes_of(r.task.outputs))
     passes = np.zeros(len(lanes))
+    loads = {int(n): loads_of(r, int(n)) for n in np.unique(share)}
+    late, some = np.zeros(len(lanes)), np.zeros(len(lanes), bool)
     for read, times in _reads(r).items():
         step = lane_step(read, r.elements[-1])
         vectors = share / np.where(step == 1, width, 1)
-        often = np.where(keeps & (read in r.shared), 1, times)
+        held = np.array([read in loads[int(n)] for n in share], bool)
+        often = np.where(held, 1, times)
         instructions = instructions + often * vectors
         lines += often * vectors * lines_of(read, step, width, width)
         nbytes += often * read.tensor.type.nbytes * wasted(read, r.elements[-1], ())
         passes += often * vectors
-    rounds = np.maximum(np.ceil(passes / LOADS_AT_ONCE) - 1, 0)
+        late, some = np.maximum(late, np.where(held, 0, times)), some | held
+    # What stages load themselves waits for the stages before them.
+    rounds = np.maximum(np.ceil(passes / LOADS_AT_ONCE), np.maximum(late + some, 1)) - 1
     work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
     ns = kernel_ns(work, holes["trigger"] == AT_END, target)
-    meetings = np.array([1.0 + len(tuple(steps_of(int(n)))) for n in lanes])
-    barriers = np.where(lanes <= WARP, BARRIER_NS["warp"], BARRIER_NS["block"])
-    return np.asarray(ns + sum(len(s.reduces) for s in r.stages) * meetings * barriers)
+    reduces = sum(len(s.reduces) for s in r.stages)
+    return np.asarray(ns + reduces * meeting_ns(lanes, target))
 
 
 def row_operations(r: GpuRows) -> tuple[float, float]:

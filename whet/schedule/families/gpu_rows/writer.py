@@ -15,19 +15,12 @@ from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, elements, equal
 from whet.ir.program import Buffer, If, LoopKind, Stmt, Store
 from whet.ir.tensor import Compute, producers
-from whet.schedule.families.gpu_reduce.across import across_threads, barrier_within, combined
+from whet.schedule.families.gpu_reduce.across import Neighbours, in_pairs
+from whet.schedule.families.gpu_rows.loads import KEPT_LIMIT, Loads, elements_of_thread, moves
 from whet.schedule.families.gpu_rows.match import GpuRows, RowStage
 from whet.schedule.program.access import map_expr
 from whet.schedule.program.accumulate import combine
 from whet.schedule.program.loops import identity_element, loop, split_index
-
-KEPT_LIMIT = 32
-"""Elements of a row that a thread keeps in registers at most, of every line."""
-
-
-def elements_of_thread(length: int, lanes: int, width: int) -> int:
-    """The most elements that a thread has of a row."""
-    return -(-length // (lanes * width)) * width
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +43,15 @@ class RowThreads:
 class RowWriter:
     """The statements of all stages.
 
-    `places` says where stages are stored, over the axes of rows and elements, and `known` what
-    stands for expressions of the stages.
+    `places` says where stages are stored, over the axes of rows and elements, `known` what stands
+    for expressions of the stages, and `loads` what is kept in registers, if they hold rows.
     """
 
     def __init__(
         self, r: GpuRows, team: RowThreads, places: Mapping[Compute, Read],
-        known: Mapping[Expr, Expr],
+        known: Mapping[Expr, Expr], loads: Loads,
     ) -> None:  # fmt: skip
-        self.r, self.team, self.places = r, team, places
+        self.r, self.team, self.places, self.loads = r, team, places, loads
         self.n, self.v = Var("n"), Var("v")
         last = r.elements[-1]
         self.groups = (*r.elements[:-1], Axis(last.name, last.extent // team.width))
@@ -69,12 +62,13 @@ class RowWriter:
         self.values: dict[Expr, Expr] = dict(known)
         """What stands for reads of earlier stages and for elements that are kept."""
 
+    def early(self) -> list[Stmt]:
+        """What may be done before inputs are awaited; written before all other statements."""
+        return [s for read in self.loads.early for s in self.loaded(read)]
+
     def code(self) -> list[Stmt]:
         """The statements; `registers` and `shared` are then the memory that they need."""
-        found: list[Stmt] = []
-        if self.keeps:
-            for number, read in enumerate(self.r.shared):
-                found += self.kept(f"kept{number}", read, read)
+        found = [s for read in self.loads.first for s in self.loaded(read)]
         for stage in self.r.stages:
             found += self.line(stage) if stage.is_line else self.number(stage)
         return found
@@ -96,7 +90,9 @@ class RowWriter:
 
         kind: LoopKind = "unroll" if self.keeps else "serial"
         found: list[Stmt] = []
-        if self.full:
+        if self.full == 1:
+            found.append(vector(as_expr(0)))
+        elif self.full:
             found.append(loop(self.n, self.full, vector(self.n), kind=kind))
         if self.rest:
             found.append(If(self.team.thread < self.rest, (vector(as_expr(self.full)),)))
@@ -119,6 +115,17 @@ class RowWriter:
         found = self.each(lambda n: Store(place, (n, self.v), self.at(e, n)))
         self.values[stands_for] = place[self.n, self.v]
         return found
+
+    def loaded(self, read: Read) -> list[Stmt]:
+        """The statements that load what stages read, of which registers then have a copy."""
+        if not self.keeps:
+            return []
+        name = f"kept{len(self.registers)}"
+        if moves(self.r, read):
+            return self.kept(name, read, read)
+        place = self.register(name, (), read)
+        self.values[read] = place[()]
+        return [Store(place, (), substitute(read, self.team.row))]
 
     # ----------------------------------------------------------------------------------- stages
     def line(self, stage: RowStage) -> list[Stmt]:
@@ -165,7 +172,7 @@ class RowWriter:
 
     def reduction(self, reduce: Reduce) -> list[Stmt]:
         """The thread's own elements added up, then those of all threads of the row."""
-        kind, lanes, number = reduce.kind, self.team.lanes, len(self.shared)
+        kind, number = reduce.kind, len(self.registers)
         acc = self.register(f"acc{number}", (self.team.width,), reduce.value)
         here = acc[(self.v,)]
         start = Store(acc, (self.v,), identity_element(kind, acc.dtype))
@@ -173,18 +180,15 @@ class RowWriter:
         found += self.each(
             lambda n: Store(acc, (self.v,), combine(kind, here, self.at(reduce.value, n)))
         )
-        shape = (self.team.slots, lanes)
-        cells = Buffer(f"cells{number}", shape, acc.dtype, scope="shared")
-        self.shared.append(cells)
-
-        slot, thread = self.team.slot, self.team.thread
-
-        def store(e: Expr) -> Stmt:
-            return Store(cells, (slot, thread), e)
-
-        own = combined(kind, lambda n: acc[(n,)], 0, 1, self.team.width)
-        steps, total = across_threads(
-            kind, thread, lanes, barrier_within(lanes), lambda n: cells[slot, n], store
+        own = in_pairs(kind, lambda n: acc[(n,)], self.team.width)
+        total, other = (self.register(f"{n}{number}", (), acc[(0,)]) for n in ("total", "other"))
+        neighbours = Neighbours(self.team.lanes, total, other)
+        cells = Buffer(
+            f"cells{number}", (self.team.slots, neighbours.warps), acc.dtype, scope="shared"
         )
-        self.values[reduce] = total
-        return [*found, store(own), *steps]
+        if neighbours.warps > 1:
+            self.shared.append(cells)
+        steps, self.values[reduce] = neighbours.in_block(
+            kind, self.team.thread, lambda n: Read(cells, (self.team.slot, as_expr(n)))
+        )
+        return [*found, Store(total, (), own), *steps]

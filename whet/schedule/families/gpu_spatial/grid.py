@@ -2,22 +2,25 @@
 
 body   ->   grid b in 8: warp w in 4: lane l in 32:
               launch next                                (early trigger)
+              early
               await inputs
               body
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from whet.ir.expr import Expr, Var
-from whet.ir.program import Allocate, Block, Buffer, Stmt
+from whet.ir.program import Allocate, Block, Buffer, Let, Stmt
 from whet.ir.threads import WARP, AwaitInputs, LaunchNext
 from whet.schedule.program.loops import loop
 from whet.schedule.program.triggers import AT_END, AT_START
 
 BLOCK, RANK, WARP_NUMBER, LANE = Var("b"), Var("r"), Var("w"), Var("l")
+NOWHERE: Mapping[Var, Expr] = MappingProxyType({})
 
 
 def thread_number(threads: int) -> Expr:
@@ -35,15 +38,21 @@ class Grid:
     ranks: int = 1
 
     def around(
-        self, body: Sequence[Stmt], registers: Sequence[Buffer] = (), shared: Sequence[Buffer] = ()
-    ) -> Stmt:
-        """The kernel whose threads run the body.
+        self, body: Sequence[Stmt], registers: Sequence[Buffer] = (),
+        shared: Sequence[Buffer] = (), early: Sequence[Stmt] = (),
+        positions: Mapping[Var, Expr] = NOWHERE,
+    ) -> Stmt:  # fmt: skip
+        """The kernel whose threads run the body, and what is `early` before inputs are awaited;
+        both may use the positions.
 
         With several ranks, shared buffers are distributed: their first axis is the rank.
         """
-        start = (LaunchNext(), AwaitInputs()) if self.trigger == AT_START else (AwaitInputs(),)
+        start = (LaunchNext(),) if self.trigger == AT_START else ()
         end = (LaunchNext(),) if self.trigger == AT_END else ()
-        code = _allocated((*start, *body, *end), registers)
+        code: Block = (*start, *early, AwaitInputs(), *body, *end)
+        for var, value in reversed(tuple(positions.items())):
+            code = (Let(var, value, code),)
+        code = _allocated(code, registers)
         lanes = loop(LANE, WARP, *code, kind="lane")
         nest: Block = (loop(WARP_NUMBER, self.threads // WARP, lanes, kind="warp"),)
         if self.ranks > 1:
