@@ -191,12 +191,12 @@ class _Lowering:
         )  # fmt: skip
         if isinstance(self.second, ThreadTiles):
             v = self.second.vectors
-            held = finish.held(v, form.task, BEHIND, ahead=0)
+            held = finish.held(v, form.task, BEHIND)
             return held.around((*held.behind, finish.store(v, self.second.total, held)))
         # Values and weights are read no more: sums may take their place.
         columns = form.result_span(self.t).size
         v = shared_vectors(self.t.bm, columns, as_expr(0), 1, self.thread, self.threads)
-        held = finish.held(v, form.task, SUMS_AND_HELD - VECTOR * v.count, ahead=0)
+        held = finish.held(v, form.task, SUMS_AND_HELD - VECTOR * v.count)
         total, added, sums = add_up(v, self.sums, 1)
         made: Block = (
             *held.behind, Wait(0), Barrier("block"),

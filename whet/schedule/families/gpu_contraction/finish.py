@@ -14,18 +14,19 @@ from dataclasses import dataclass, field
 
 from whet.core.dtypes import i64
 from whet.ir.affine import free_symbols, substitute
-from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, Var, const
+from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, Var, all_of, call, const
 from whet.ir.program import Allocate, Block, Buffer, If, Stmt, Store
 from whet.ir.tensor import subexpressions
 from whet.schedule.families.gpu_contraction.match import VECTOR, Span
-from whet.schedule.families.gpu_contraction.vectors import Vectors, nested
+from whet.schedule.families.gpu_contraction.vectors import Vectors, unrolled
 from whet.schedule.program.access import map_expr, reads_constants_alone
 from whet.schedule.program.flat import FlatStage
 from whet.schedule.program.loops import loop, split_index
 from whet.tasks.task import Task
 
-AHEAD = 16
-"""Registers that hold operands of the end while terms are multiplied, at most."""
+AHEAD = {False: 16, True: 40}
+"""Registers that hold operands of the end while terms are multiplied, at most, for threads and for
+warps: threads share a processor with more of their kind."""
 BEHIND = 32
 """Registers that hold them afterwards, beside sums that are in registers all the time."""
 SUMS_AND_HELD = 96
@@ -86,11 +87,21 @@ class Finish:
 
         address = substitute(self.stage.address, env)
         value = substitute(map_expr(self.stage.body, known), env)
-        stored = self._vector(v, e, Store(self.stage.target, (address,), value))
-        return nested(v.loops, (*v.inside, *self._row_inside(v)), stored)
+        stored: Stmt = Store(self.stage.target, (address,), value)
+        first, count = self.first_column + v.column, self.columns.extent
+        inside = list(v.inside)
+        if self.rows.overruns:
+            inside.append(self.first_row + v.row < self.rows.extent)
+        if self.columns.overruns and count % VECTOR:
+            stored = loop(e, VECTOR, If(first + e < count, (stored,)), kind="unroll")
+        else:
+            if self.columns.overruns:
+                inside.append(first < count)
+            stored = loop(e, VECTOR, stored, kind="vector")
+        return unrolled(v.loops, If(all_of(inside), (stored,)) if inside else stored)
 
     # -------------------------------------------------------------------------- loads in advance
-    def held(self, v: Vectors, task: Task, free: int, ahead: int = AHEAD) -> Held:
+    def held(self, v: Vectors, task: Task, free: int, ahead: int = 0) -> Held:
         """What can be loaded before sums are there: constants first, then what fits in `ahead`
         registers while terms are multiplied, then what fits in `free` ones."""
         early: list[Stmt] = []
@@ -132,43 +143,42 @@ class Finish:
         return list(found)
 
     def _load(self, v: Vectors, read: Read, name: str) -> tuple[Buffer, Stmt, Expr]:
-        """A buffer for an operand of all vectors, its load, and how an element is read."""
+        """A buffer for an operand of all vectors, its load, and how an element is read.
+
+        Nothing is asked first, so that all loads are under way together: what lies outside has the
+        place of something inside.
+        """
         assert isinstance(read.tensor, Buffer)
         e = Var("e")
-        env = self._position(v, e)
+        env = self._position(v, e, inside=True)
         at = tuple(substitute(i, env) for i in read.indices)
         loops = v.needed(*at)
-        by_row = any(free_symbols(i) & set(self.row_axes) for i in read.indices)
         is_vector = any(self.column in free_symbols(i) for i in read.indices)
         dims = (*(extent for _, extent in loops), VECTOR if is_vector else 1)
         buffer = Buffer(name, dims, read.tensor.dtype, scope="register")
         variables = tuple(var for var, _ in loops)
         load: Stmt = Store(buffer, (*variables, e if is_vector else NONE), Read(read.tensor, at))
         if is_vector:
-            load = self._vector(v, e, load)
-        inside = (*v.inside, *self._row_inside(v)) if by_row else ()
+            load = loop(e, VECTOR, load, kind="vector")
         place = Read(buffer, (*variables, _PLACE if is_vector else NONE))
-        return buffer, nested(loops, inside, load), place
+        return buffer, unrolled(loops, load), place
 
-    # ------------------------------------------------------------------------------- one vector
-    def _position(self, v: Vectors, e: Expr) -> dict[Expr, Expr]:
-        return {
-            **self.outer,
-            **split_index(self.first_row + v.row, self.row_axes),
-            self.column: self.first_column + v.column + e,
-        }
-
-    def _row_inside(self, v: Vectors) -> tuple[Expr, ...]:
-        return (self.first_row + v.row < self.rows.extent,) if self.rows.overruns else ()
-
-    def _vector(self, v: Vectors, e: Var, stmt: Stmt) -> Stmt:
-        """A statement for the elements of a vector that are columns of the result."""
-        first, count = self.first_column + v.column, self.columns.extent
-        if not self.columns.overruns:
-            return loop(e, VECTOR, stmt, kind="vector")
-        if count % VECTOR:
-            return loop(e, VECTOR, If(first + e < count, (stmt,)), kind="unroll")
-        return If(first < count, (loop(e, VECTOR, stmt, kind="vector"),))
+    def _position(self, v: Vectors, e: Expr, *, inside: bool = False) -> dict[Expr, Expr]:
+        """The axes at an element of a vector, which is moved inside where it may lie outside."""
+        row, column = self.first_row + v.row, self.first_column + v.column
+        count = self.columns.extent
+        if inside and self.rows.overruns:
+            row = call("min", row, self.rows.extent - 1)
+        if inside and self.columns.overruns:
+            whole = count % VECTOR == 0
+            column = (
+                call("min", column, count - VECTOR) + e
+                if whole
+                else call("min", column + e, count - 1)
+            )
+        else:
+            column = column + e
+        return {**self.outer, **split_index(row, self.row_axes), self.column: column}
 
 
 def shared_vectors(
@@ -176,23 +186,26 @@ def shared_vectors(
 ) -> Vectors:
     """The vectors of a tile that a thread of one of `splits` blocks adds up.
 
-    Where threads fill whole rows, a thread stays in its column, so that what depends on it is
-    computed and loaded once.
+    Where threads fill whole rows, blocks share rows, and a thread stays in its column, so that
+    what depends on it is computed and loaded once.
     """
     n, wide = Var("n"), columns // VECTOR
-    vectors = rows * wide
-    share = -(-vectors // splits)
-    within = n * threads + thread
-    loops = ((n, -(-share // threads)),)
-    inside: list[Expr] = []
-    if share % threads:
-        inside.append(within < share)
-    if vectors % splits == 0 and share % wide == 0 and threads % wide == 0:
-        row = rank * (share // wide) + n * (threads // wide) + thread // wide
-        return Vectors(loops, row, thread % wide * VECTOR, tuple(inside))
+    by_rows = threads % wide == 0
+    number_of = rows if by_rows else rows * wide
+    at_once = threads // wide if by_rows else threads
+    share = -(-number_of // splits)
+    within = n * at_once + (thread // wide if by_rows else thread)
     number = rank * share + within
-    if vectors % splits:
-        inside.append(number < vectors)
+    inside: list[Expr] = []
+    if share % at_once:
+        inside.append(within < share)
+    if number_of % splits:
+        inside.append(number < number_of)
+    if inside:
+        number = call("min", number, number_of - 1)
+    loops = ((n, -(-share // at_once)),)
+    if by_rows:
+        return Vectors(loops, number, thread % wide * VECTOR, tuple(inside))
     return Vectors(loops, number // wide, number % wide * VECTOR, tuple(inside))
 
 
@@ -208,4 +221,4 @@ def add_up(v: Vectors, sums: Buffer, splits: int) -> tuple[Buffer, Stmt, Total]:
     for other in range(1, splits):
         value = value + sums[other, v.row, v.column + e]
     added = loop(e, VECTOR, Store(total, (n, e), value), kind="vector")
-    return total, v.each(added), lambda place: Read(total, (n, place))
+    return total, unrolled(v.loops, added), lambda place: Read(total, (n, place))

@@ -25,6 +25,7 @@ from whet.ir.threads import (
 )
 from whet.schedule.families.gpu_contraction.ffma import ThreadTiles
 from whet.schedule.families.gpu_contraction.finish import (
+    AHEAD,
     BEHIND,
     SUMS_AND_HELD,
     Finish,
@@ -121,7 +122,7 @@ class _Lowering:
         first = self.rank * self.steps
         end, v = self.end(), self.vectors
         free = SUMS_AND_HELD - VECTOR * v.count if self.shares_sums else BEHIND
-        held = end.held(v, self.form.task, free)
+        held = end.held(v, self.form.task, free, AHEAD[self.form.leaf.is_matrix])
         before: list[Stmt] = [LaunchNext()] if t.trigger == AT_START else []
         if constant:
             early = [x.load(first + s, s) for x in constant]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from whet.ir.affine import free_symbols
-from whet.ir.expr import Expr, Var, all_of
-from whet.ir.program import If, Stmt
+from whet.ir.expr import Expr, Var
+from whet.ir.program import Stmt
 from whet.schedule.program.loops import loop
 
 
@@ -20,7 +20,8 @@ class Vectors:
     column: Expr
     """The first column of a vector; both are places within the tile of the block."""
     inside: tuple[Expr, ...] = ()
-    """What must hold for there to be such a vector."""
+    """What must hold for a vector to be this thread's; if it does not, its place is another
+    one's, which may be read."""
 
     @property
     def count(self) -> int:
@@ -31,15 +32,9 @@ class Vectors:
         found = frozenset().union(*map(free_symbols, expressions))
         return tuple((var, extent) for var, extent in self.loops if var in found)
 
-    def each(self, stmt: Stmt) -> Stmt:
-        """The statement for every vector."""
-        return nested(self.loops, self.inside, stmt)
 
-
-def nested(loops: tuple[tuple[Var, int], ...], inside: tuple[Expr, ...], stmt: Stmt) -> Stmt:
-    """A statement in unrolled loops, where all conditions hold."""
-    if inside:
-        stmt = If(all_of(list(inside)), (stmt,))
+def unrolled(loops: tuple[tuple[Var, int], ...], stmt: Stmt) -> Stmt:
+    """A statement in unrolled loops."""
     for var, extent in reversed(loops):
         stmt = loop(var, extent, stmt, kind="unroll")
     return stmt
