@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whet.codegen.cuda.places import FRAGMENT_REGISTERS
 from whet.codegen.cuda.support import no_code, require_code
 from whet.core.dtypes import f32, i64
-from whet.ir.affine import substitute
 from whet.ir.expr import Expr, Var, const
-from whet.ir.program import Buffer, Loop, Stmt
+from whet.ir.program import Buffer, Loop, substitute_block
 from whet.ir.threads import (
     Arrive,
     AwaitArrivals,
@@ -77,9 +76,10 @@ def _copy(writer: _KernelWriter, stmt: Copy) -> None:
     valid = values.value(stmt.valid)
     place = values.text_of(places.address(stmt.source, stmt.start).expr())
     if valid != "true":
-        # The address of what is not read must be one of the buffer all the same.
+        # The address of what is not read must be one of the buffer all the same.  It is masked and
+        # not chosen: a choice would be a branch around the arithmetic of each address.
         valid = values.named(valid, "bool")
-        place = f"({valid} ? {place} : 0)"
+        place = f"({place} & -(int){valid})"
     base = places.bases[stmt.source]
     lines.line(f"{lines.call(f'copy_{nbytes}')}({to}, {base} + {place}, {valid});")
 
@@ -185,15 +185,9 @@ def fragment_loop(writer: _KernelWriter, stmt: Loop) -> None:
             writer.indices.symbol(at, r, buffer.shape[-2]),
             writer.indices.symbol(left, c, columns, beside),
         ):
-            body = tuple(with_values(inner, held) for inner in stmt.body)
+            body = substitute_block(stmt.body, held)
             writer.vector(Loop(run, const(beside, i64), body, "vector"))
         writer.places.elements = None
-
-
-def with_values(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
-    """The statement with expressions replaced, and those inside it."""
-    blocks = [tuple(with_values(inner, values) for inner in block) for block in stmt.blocks]
-    return stmt.rebuild([substitute(e, values) for e in stmt.expressions], blocks)
 
 
 def _held_element(writer: _KernelWriter, buffer: Buffer, e: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from whet.core.dtypes import i64
 from whet.ir.affine import free_symbols, substitute
 from whet.ir.expr import Axis, Binary, Expr, Read, Reduce, Select, Var, all_of, call, const
-from whet.ir.program import Allocate, Block, Buffer, If, Stmt, Store
+from whet.ir.program import Allocate, Block, Buffer, If, Stmt, Store, substitute_block
 from whet.ir.tensor import subexpressions
 from whet.schedule.families.gpu_contraction.match import VECTOR, Span
 from whet.schedule.families.gpu_contraction.vectors import Vectors, unrolled
@@ -76,14 +76,33 @@ class Finish:
     outer: Mapping[Expr, Expr]
 
     def store(self, v: Vectors, total: Total, held: Held) -> Stmt:
-        """The results of all vectors; what lies outside is left out."""
+        """The results of all vectors; what lies outside is left out.
+
+        Operands that were not loaded before are loaded here, those of several vectors together.
+        """
+        missing = [read for read in self._operands() if read not in held.reads]
+        if not missing:
+            return self._store(v, total, held.reads)
+        parts = v.in_parts(BEHIND // (VECTOR * len(missing)))
+        loads = [self._load(parts.vectors, r, f"late{n}") for n, r in enumerate(missing)]
+        reads: dict[Expr, Expr] = dict(held.reads)
+        reads |= {r: place for r, (_, _, place) in zip(missing, loads)}
+        body: Block = (
+            *(load for _, load, _ in loads), self._store(parts.vectors, total, reads)
+        )  # fmt: skip
+        for buffer, _, _ in loads:
+            body = (Allocate(buffer, body),)
+        (part,) = substitute_block(body, parts.numbered)
+        return unrolled((parts.loop,), part)
+
+    def _store(self, v: Vectors, total: Total, reads: Mapping[Expr, Expr]) -> Stmt:
         e = Var("e")
         env = self._position(v, e)
 
         def known(x: Expr) -> Expr | None:
             if x is self.reduce:
                 return total(e)
-            return substitute(held.reads[x], {_PLACE: e}) if x in held.reads else None
+            return substitute(reads[x], {_PLACE: e}) if x in reads else None
 
         address = substitute(self.stage.address, env)
         value = substitute(map_expr(self.stage.body, known), env)
