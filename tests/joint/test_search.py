@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.joint.toy_search import PARTS, Walk
 from whet.build.backend import backend_of
 from whet.core.caching import FileCache
 from whet.core.config import CacheConfig
 from whet.core.cpu import PRESETS
-from whet.core.dtypes import f32
+from whet.core.dtypes import DType, f16, f32
 from whet.core.errors import InternalError
 from whet.core.types import TensorType
 from whet.frontend.onnx import import_model
 from whet.graph.build import GraphBuilder
-from whet.graph.graph import Graph, Value
+from whet.graph.graph import Graph
 from whet.graph.passes import optimize
 from whet.joint.blocks import cut_blocks, form_of, transplanted
-from whet.joint.checking import check_part
+from whet.joint.checking import TOLERANCE, check_part
 from whet.joint.kept import Rewritten, cheaper_graph, shared_matcher
 from whet.joint.moves import Moves
 from whet.joint.pricing import part_price, part_steps, plan_whole
@@ -28,9 +29,10 @@ from whet.joint.recipe import follow_recipe, form_digest, write_recipe
 from whet.joint.search import Budget, backtrack
 from whet.joint.sums import sum_steps
 from whet.ops.activation import Relu
-from whet.ops.arithmetic import Add
+from whet.ops.arithmetic import Add, Mul
 from whet.ops.matmul import MatMul
 from whet.schedule.prices import AnalyticPrice
+from whet.superopt.apply.normal import NormalBuilder
 from whet.superopt.apply.rewrite import Part, Rewrite, applied
 from whet.tasks.steps import Step
 from zoo.reduced import REDUCED
@@ -39,44 +41,26 @@ TARGET = PRESETS["x86-64-v4"]
 HOLDS = backend_of(TARGET).holds
 
 
-def chain(values: int) -> list[Part]:
-    """Parts that a toy search walks over: number n is a chain of n additions."""
-    b = GraphBuilder()
-    x: Value = b.input("x", TensorType((2,), f32))
-    made, parts = x, []
-    for _ in range(values):
-        made = b.one(Add(), made, x)
-        parts.append(Part((x,), (made,)))
-    return parts
-
-
-PARTS = chain(8)
-PRICES = [10.0, 10.3, 10.6, 8.0, 12.0, 7.9, 9.0, 1.0]
-NEXT = {0: [1, 4], 1: [2], 2: [3], 3: [6], 4: [7], 5: [], 6: [5], 7: []}
-
-
-def steps(part: Part) -> list[tuple[tuple[Rewrite, ...], Part]]:
-    return [((), PARTS[n]) for n in NEXT[PARTS.index(part)]]
-
-
-def price(part: Part) -> float:
-    return PRICES[PARTS.index(part)]
+TOY = Walk(
+    [10.0, 10.3, 10.6, 8.0, 12.0, 7.9, 9.0, 1.0],
+    {0: [1, 4], 1: [2], 2: [3], 3: [6], 4: [7], 5: [], 6: [5], 7: []},
+)
 
 
 def test_steps_up_within_alpha_are_taken_and_others_are_not() -> None:
-    found = backtrack(PARTS[0], steps, price, Budget(100, 10.0), alpha=1.07)
+    found = backtrack(PARTS[0], TOY.steps, TOY.price, Budget(100, 10.0), alpha=1.07)
     assert found.best.part is PARTS[3]
     assert found.complete
-    greedy = backtrack(PARTS[0], steps, price, Budget(100, 10.0), alpha=1.0)
+    greedy = backtrack(PARTS[0], TOY.steps, TOY.price, Budget(100, 10.0), alpha=1.0)
     assert greedy.best is greedy.first
-    wide = backtrack(PARTS[0], steps, price, Budget(100, 10.0), alpha=1.6)
+    wide = backtrack(PARTS[0], TOY.steps, TOY.price, Budget(100, 10.0), alpha=1.6)
     assert wide.best.part is PARTS[7]
 
 
 def test_budgets_end_a_search() -> None:
-    found = backtrack(PARTS[0], steps, price, Budget(3, 10.0), alpha=1.3)
+    found = backtrack(PARTS[0], TOY.steps, TOY.price, Budget(3, 10.0), alpha=1.3)
     assert (found.states, found.complete) == (3, False)
-    found = backtrack(PARTS[0], steps, price, Budget(100, -1.0), alpha=1.3)
+    found = backtrack(PARTS[0], TOY.steps, TOY.price, Budget(100, -1.0), alpha=1.3)
     assert (found.states, found.complete) == (1, False)
 
 
@@ -201,3 +185,19 @@ def test_a_rewrite_that_computes_something_else_raises_the_alarm() -> None:
     wrong = Part((x, y), (b.one(Add(), x, x),))
     with pytest.raises(InternalError, match="off by"):
         check_part(part, wrong, "planted")
+
+
+@pytest.mark.parametrize("dtype", [f32, f16], ids=lambda t: t.name)
+def test_weights_are_rounded_to_their_own_type(dtype: DType) -> None:
+    """A scale that goes into weights changes them by what their type cannot hold; more is wrong."""
+    b, later, rng = GraphBuilder(), NormalBuilder(), np.random.default_rng(0)
+    x = b.input("x", TensorType((4, 64), dtype))
+    weights = b.constant(rng.standard_normal((64, 8)).astype(dtype.numpy))
+    scale = b.constant(np.asarray(0.3, dtype.numpy))
+    scaled = later.results(Mul(), weights, scale)[0]
+    part = Part((x,), (b.one(Mul(), b.one(MatMul(), x, weights), scale),))
+    off = check_part(part, Part((x,), (b.one(MatMul(), x, scaled),)), "scale")
+    assert (off > TOLERANCE) == (dtype is f16)
+    twice = later.results(Mul(), scaled, scale)[0]
+    with pytest.raises(InternalError, match="off by"):
+        check_part(part, Part((x,), (b.one(MatMul(), x, twice),)), "planted")

@@ -116,8 +116,8 @@ class Config:
     )
     rewrite_seconds: int = _knob(
         2,
-        "the most time to search for a cheaper graph when a model is compiled for the first time; "
-        "0 compiles it as it is written",
+        "seconds of an ordinary core to search for a cheaper graph when a model is compiled for "
+        "the first time; 0 compiles it as it is written",
         low=0,
     )
     calibrate: bool = _knob(

@@ -19,6 +19,7 @@ from whet.joint.recipe import follow_recipe, form_digest, write_recipe
 from whet.ops.base import Numeric
 
 if TYPE_CHECKING:
+    from whet.joint.clocks import Clock
     from whet.superopt.apply.match import Matcher
     from whet.superopt.apply.patterns import Patterns
     from whet.tasks.price import Price
@@ -141,14 +142,17 @@ def search(
     seconds: float,
     price: Price | None = None,
     checked: float | None = None,
+    clock: Clock | None = None,
 ) -> Rewritten:
     """The outcome of one search, by analytic prices unless others are given.
 
-    Blocks of up to `checked` seconds are compared with what they replace on numbers.
+    Blocks of up to `checked` seconds are compared with what they replace on numbers.  Without a
+    clock, short searches count work.
     """
     from whet.joint.superoptimize import (  # unless it is known
         CHECKED_SECONDS,
         Superoptimizer,
+        clock_for,
         engines_for,
     )
     from whet.tasks.price import no_evidence
@@ -160,7 +164,10 @@ def search(
     limit = CHECKED_SECONDS if checked is None else checked
     matcher = lambda: shared_matcher(kind)
     engines = engines_for(seconds)
-    search = Superoptimizer(price, backend.holds, matcher, seconds, checked=limit, engines=engines)
+    search = Superoptimizer(
+        price, backend.holds, matcher, seconds, checked=limit, engines=engines,
+        clock=clock or clock_for(seconds),
+    )  # fmt: skip
     found = search.run(graph, WORTH_SEARCHING)
     if found is None:
         return UNCHANGED

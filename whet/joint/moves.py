@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from whet.graph.graph import Result
 from whet.joint.search import Step
 from whet.joint.sums import sum_steps
-from whet.superopt.apply.axis_rules import merge_rewrites, part_rewrites, slice_rewrites
+from whet.superopt.apply.axis_rules import (
+    merge_rewrites,
+    node_types,
+    part_rewrites,
+    slice_rewrites,
+    sums_up,
+)
 from whet.superopt.apply.match import Matcher
 from whet.superopt.apply.rewrite import CycleError, Part, Rewrite, applied, disjoint
 
@@ -25,16 +32,7 @@ class Moves:
         if hoisted is not None:
             yield hoisted
         for rewrite in self._rewrites(part):
-            try:
-                made = applied(part, [rewrite])
-            except CycleError:
-                continue
-            if all(a.type == b.type for a, b in zip(part.outputs, made.outputs)):
-                plain = settled((rewrite,), made)
-                yield plain
-                lifted = lift_epilogues(plain[1]) if len(rewrite.old) > 1 else None
-                if lifted is not None:
-                    yield (*plain[0], *lifted[0]), lifted[1]
+            yield from taken(part, rewrite)
         if self.matcher is not None:
             yield from sum_steps(part, self.matcher)
 
@@ -44,6 +42,32 @@ class Moves:
         yield from part_rewrites(part)
         if self.matcher is not None:
             yield from self.matcher.rewrites(part)
+
+
+def promising(part: Part) -> Iterator[Step]:
+    """The few steps that mostly pay: slices cut early, operators that reduce put together."""
+    hoisted = hoist_slices(part)
+    if hoisted is not None:
+        yield hoisted
+    for rewrite in merge_rewrites(part):
+        (node, *_) = (v.node for v in rewrite.old if isinstance(v, Result))
+        if sums_up(node.op, node_types(node)):
+            yield from taken(part, rewrite)
+
+
+def taken(part: Part, rewrite: Rewrite) -> Iterator[Step]:
+    """The graph after the rewrite, and the one where what follows is put together as well."""
+    try:
+        made = applied(part, [rewrite])
+    except CycleError:
+        return
+    if any(a.type != b.type for a, b in zip(part.outputs, made.outputs)):
+        return
+    plain = settled((rewrite,), made)
+    yield plain
+    lifted = lift_epilogues(plain[1]) if len(rewrite.old) > 1 else None
+    if lifted is not None:
+        yield (*plain[0], *lifted[0]), lifted[1]
 
 
 def hoist_slices(part: Part) -> Step | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from whet.joint.clocks import Clock
 from whet.superopt.apply.rewrite import Part, Rewrite
 
 Engine = Literal["backtracking", "saturation"]
@@ -57,28 +57,67 @@ Step = tuple[tuple[Rewrite, ...], Part]
 """Rewrites, and the graph after them."""
 
 
+def descend(
+    start: Part,
+    steps: Callable[[Part], Iterable[Step]],
+    price: Callable[[Part], float],
+    most: int,
+    going: Callable[[], bool],
+) -> list[State]:
+    """The states that are priced, the start first, where always the cheapest step is taken until
+    none is cheaper, `most` are priced or it is not `going` on."""
+    best = State(start, price(start))
+    known, seen = [best], {start.outputs}
+    while True:
+        before = best
+        for rewrites, part in steps(before.part):
+            if part.outputs in seen:
+                continue
+            if len(known) >= most or not going():
+                return known
+            seen.add(part.outputs)
+            found = State(part, price(part), (*before.path, *rewrites))
+            known.append(found)
+            best = min(best, found, key=lambda s: s.seconds)
+        if best is before:
+            return known
+
+
 def backtrack(
     start: Part,
     steps: Callable[[Part], Iterable[Step]],
     price: Callable[[Part], float],
     budget: Budget,
     alpha: float = ALPHA,
+    known: Sequence[State] = (),
+    clock: Clock | None = None,
 ) -> Found:
-    """The cheapest graph that the steps lead to within the budget."""
-    until = time.perf_counter() + budget.seconds
-    first = best = State(start, price(start))
-    seen = {start.outputs}
+    """The cheapest graph that the steps lead to within the budget.
+
+    States that are `known`, the start first, are not priced again, and the start is looked at
+    however much cheaper others are.
+    """
+    clock = clock or Clock()
+    until = clock.now() + budget.seconds
+    known = known or [State(start, price(start))]
+    first, best = known[0], min(known, key=lambda s: s.seconds)
+    seen = {s.part.outputs for s in known}
     order = itertools.count()
-    queue = [(first.seconds, next(order), first)]
-    count = 1
+    queue = [
+        (s.seconds, next(order), s)
+        for s in known
+        if s is first or s.seconds <= alpha * best.seconds
+    ]
+    heapq.heapify(queue)
+    count = len(known)
     while queue:
         seconds, _, state = heapq.heappop(queue)
-        if seconds > alpha * best.seconds:
-            break
+        if seconds > alpha * best.seconds and state is not first:
+            continue
         for rewrites, part in steps(state.part):
             if part.outputs in seen:
                 continue
-            if count >= budget.states or time.perf_counter() > until:
+            if count >= budget.states or clock.now() > until:
                 return Found(first, best, count, False)
             seen.add(part.outputs)
             count += 1

@@ -27,6 +27,7 @@ from whet.db.place import records_path
 from whet.db.store import Database
 from whet.graph.graph import Graph
 from whet.joint.checking import random_inputs, relative_difference
+from whet.joint.clocks import Clock
 from whet.joint.kept import UNCHANGED, Rewritten, remember, rewritten_graph, search
 from whet.joint.refining import kept_seconds
 from whet.joint.tuning import refine_tuned, tune_tasks, weighted_tasks
@@ -95,13 +96,13 @@ def _search(graph: Graph, setting: Setting, seconds: float, measured: bool) -> R
     """One search over graphs, by what is known about kernels so far."""
     where = (setting.target, setting.threads, setting.numerics)
     if not measured:
-        return search(graph, *where, seconds, checked=math.inf)
+        return search(graph, *where, seconds, checked=math.inf, clock=Clock())
     with Database(records_path(None)) as records:
         known = Schedules(*where, records)
         backend = backend_of(setting.target)
         analytic = backend.price(*where, known.faster, graph.constant_bytes)
         price = RecordedPrice(analytic, known, as_tuned=True)
-        return search(graph, *where, seconds, price, checked=math.inf)
+        return search(graph, *where, seconds, price, checked=math.inf, clock=Clock())
 
 
 # ------------------------------------------------------------------------------------ comparing
