@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.schedule.gpu.lockstep_kernels import TARGET, candidates
+from tests.schedule.gpu.lockstep_kernels import TARGET, Run, candidates
 from tests.schedule.small_tasks import make_task
+from tests.targets import needs_text_runner
+from tools.cuda_on_cpu.compiled import run_text
 from whet.codegen.cuda.emit import emit_program
 from whet.codegen.cuda.nvrtc import compile_cubin
 from whet.core.dtypes import DType, f16, f32
@@ -58,7 +60,7 @@ def kernels(sketch: ContractionOnGpu, task: Task, count: int = 3) -> list[Kernel
     return [sketch.lower(form, holes, "kernel") for holes in chosen]
 
 
-def results(kernel: Kernel, task: Task, a: Array, b: Array) -> Array:
+def results(kernel: Kernel, task: Task, a: Array, b: Array, run: Run = run_threads) -> Array:
     """What the threads of a kernel make of the factors."""
     given = dict(zip(task.inputs, (a, b), strict=True))
     known = {t: given[t] for t in task.constants}
@@ -72,7 +74,7 @@ def results(kernel: Kernel, task: Task, a: Array, b: Array) -> Array:
         arrays.append(array.reshape(buffer.shape))
         if tensor not in given or tensor in known:
             constants.append(buffer)
-    (made,) = run_threads(kernel.program, arrays, constants)
+    (made,) = run(kernel.program, arrays, constants)
     return made.reshape(a.shape[0], b.shape[1])
 
 
@@ -106,6 +108,17 @@ def test_error_of_random_numbers(precision: str, least: float, most: float, cons
     a, b = (rng.standard_normal(s).astype(np.float32) for s in ((40, 200), (200, 48)))
     for kernel in kernels(LEAVES[precision], task):
         assert least <= error(results(kernel, task, a, b), a, b) <= most
+
+
+@needs_text_runner
+@pytest.mark.parametrize("depth", [500, 4000])
+def test_errors_of_three_products_do_not_grow_with_their_number(depth: int) -> None:
+    """Sums in a matrix are cut off, in texts that run here as on GPUs."""
+    task = product(33, 32, depth)
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((33, depth), (depth, 32)))
+    for kernel in kernels(LEAVES["fp32x3"], task):
+        assert error(results(kernel, task, a, b, run_text), a, b) <= 1.2e-6
 
 
 def test_factors_are_rounded_and_not_cut_off() -> None:

@@ -27,6 +27,7 @@ class WarpTiles:
         self.k = factors.leaf.depth(factors.a)
         shape = (self.down, self.across, SIDE, SIDE)
         self.acc = Buffer("acc", shape, factors.total, scope="fragment")
+        self.part = Buffer("part", shape, factors.total, scope="fragment")
         self.left = Buffer("of_a", (self.down, SIDE, self.k), factors.a, scope="fragment")
         self.right = Buffer("of_b", (self.across, SIDE, self.k), factors.b, scope="fragment")
         self.i, self.j, self.e = Var("i"), Var("j"), Var("e")
@@ -68,16 +69,28 @@ class WarpTiles:
         )
         if self.products == 1:
             body += tuple(self.rounded(factor) for factor in self.unrounded)
-            body += (self.product(self.left, self.right),)
+            body += (self.product(self.acc, self.left, self.right),)
         else:
             body = self.split(body)
         held = Allocate(self.left, (Allocate(self.right, body),))
-        return (loop(group, self.t.bk // self.k, held, kind="unroll"),)
+        products = loop(group, self.t.bk // self.k, held, kind="unroll")
+        return (products,) if self.products == 1 else (self.added(products),)
 
-    def product(self, left: Buffer, right: Buffer) -> Stmt:
-        """The products of all pairs of matrices, added to the sums."""
+    def product(self, total: Buffer, left: Buffer, right: Buffer) -> Stmt:
+        """The products of all pairs of matrices, added to sums."""
         i, j = self.i, self.j
-        return self.each(MatrixMultiplyAdd(self.acc, (i, j), left, (i,), right, (j,)))
+        return self.each(MatrixMultiplyAdd(total, (i, j), left, (i,), right, (j,)))
+
+    def added(self, products: Stmt) -> Stmt:
+        """The sums of a stage on their own, and then added to those of earlier stages.
+
+        Tensor cores cut sums off where they would have to be rounded, always towards zero, so that
+        errors of long sums grow with their length; additions of threads round.
+        """
+        at = (self.i, self.j, *self.place)
+        zero = self.elements(Store(self.part, at, const(0, self.part.dtype)))
+        total = self.elements(Store(self.acc, at, Read(self.acc, at) + Read(self.part, at)))
+        return Allocate(self.part, (zero, products, total))
 
     def split(self, loads: Block) -> Block:
         """The products of factors in two parts, small ones first.
@@ -94,9 +107,9 @@ class WarpTiles:
             *loads,
             self.each_number(self.left, lambda x, at: Store(low[0], at, x - call("tf32_cut", x))),
             self.each_number(self.right, lambda x, at: Store(low[1], at, x - call("tf32_cut", x))),
-            self.product(low[0], self.right),
-            self.product(self.left, low[1]),
-            self.product(self.left, self.right),
+            self.product(self.part, low[0], self.right),
+            self.product(self.part, self.left, low[1]),
+            self.product(self.part, self.left, self.right),
         )
         for matrices in low:
             body = (Allocate(matrices, body),)
