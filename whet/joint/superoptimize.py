@@ -255,7 +255,7 @@ class Superoptimizer:
         return whole
 
     def _descended(self, block: Block) -> Sequence[State]:
-        """What is priced of a block in any case."""
+        """The states of a block that are priced in any case."""
         return descend(block.part, promising, self._price_in(block), FIRST_STATES, self._going)
 
     def _search(
