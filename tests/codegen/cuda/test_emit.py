@@ -23,7 +23,7 @@ from tests.ir.thread_programs import (
     two_kernels,
     warp_totals,
 )
-from whet.codegen.cuda.emit import emit_program
+from whet.codegen.cuda.emit import bounds_of, emit_program
 from whet.codegen.cuda.generator import CudaGenerator
 from whet.codegen.cuda.launch import Launch, launches_of
 from whet.codegen.cuda.shared import shared_layout
@@ -72,6 +72,24 @@ def test_every_statement_of_the_body_is_a_launch() -> None:
     x, y = Buffer("x", (2,), f32), Buffer("y", (2,), f32)
     alone = Program("k", (x,), (y,), (store(y, (const(0, i64),), x[1]),))
     assert launches_of(alone) == (Launch("k_0", 1, 1, 1, 0, awaits=False),)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "cluster", "threads", "shared", "wanted"),
+    [
+        (98, 1, 128, 0, "__launch_bounds__(128, 1)"),
+        (392, 1, 128, 60_000, "__launch_bounds__(128, 3)"),
+        (392, 1, 128, 110_000, "__launch_bounds__(128, 2)"),  # no more fit into shared memory
+        (4000, 1, 256, 0, "__launch_bounds__(256, 2)"),  # 128 registers are a thread's own
+        (4000, 1, 1024, 0, "__launch_bounds__(1024, 1)"),
+        (50, 4, 128, 0, "__cluster_dims__() __launch_bounds__(128, 2)"),
+    ],
+)
+def test_the_compiler_is_told_how_many_blocks_a_processor_gets(
+    clusters: int, cluster: int, threads: int, shared: int, wanted: str
+) -> None:
+    launch = Launch("k_0", clusters, cluster, threads, shared, awaits=True)
+    assert bounds_of(launch, HOPPER) == wanted
 
 
 def test_older_gpus_get_no_newer_instructions() -> None:

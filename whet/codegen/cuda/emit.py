@@ -68,7 +68,7 @@ def _kernel(program: Program, stmt: Stmt, launch: Launch, target: GpuTarget) -> 
     return writer
 
 
-def _bounds(launch: Launch, target: GpuTarget) -> str:
+def bounds_of(launch: Launch, target: GpuTarget) -> str:
     """What the compiler is told of a launch.
 
     Without the number of blocks that a processor gets, it keeps registers for as many as fit, and
@@ -76,8 +76,10 @@ def _bounds(launch: Launch, target: GpuTarget) -> str:
     the launch says how large they are.
     """
     blocks = -(-launch.clusters * launch.cluster // target.processors)
-    room = target.registers_per_processor // (launch.threads * _OWN_REGISTERS)
-    bounds = f"__launch_bounds__({launch.threads}, {max(min(blocks, room), 1)})"
+    by_registers = target.registers_per_processor // (launch.threads * _OWN_REGISTERS)
+    by_shared = target.shared_bytes_per_processor // max(launch.shared_bytes, 1)
+    beside = max(min(blocks, by_registers, by_shared), 1)
+    bounds = f"__launch_bounds__({launch.threads}, {beside})"
     return f"__cluster_dims__() {bounds}" if launch.cluster > 1 else bounds
 
 
@@ -106,7 +108,7 @@ class _KernelWriter:
         ]  # fmt: skip
         if has_status:
             listed.append("long long* status")
-        bounds = _bounds(self.launch, self.lines.target)
+        bounds = bounds_of(self.launch, self.lines.target)
         head = f'extern "C" __global__ void {bounds} {self.launch.symbol}({", ".join(listed)}) {{'
         return "\n".join([head, *self.lines.lines, "}"])
 
