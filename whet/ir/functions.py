@@ -99,6 +99,9 @@ def tf32_cut(x: Array) -> Array:
     return (single.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+# exp_near and reciprocal_near are enough for what is rounded to 10 bits afterwards: relative errors
+# are about (|x| + 2) * 2**-24 and 2**-23, and numbers below the smallest normal one are zero.
+
 _ROUNDED_POWERS: dict[float, Numeric] = {2.0: np.square, 0.5: _root_power, -1.0: np.reciprocal}
 
 
@@ -161,6 +164,8 @@ FUNCTIONS: dict[str, Numeric] = {
     "trunc": np.trunc,
     "tf32": tf32,
     "tf32_cut": tf32_cut,
+    "exp_near": np.exp,
+    "reciprocal_near": np.reciprocal,
     "isnan": np.isnan,
     "isinf": np.isinf,
     "not": np.logical_not,

@@ -19,7 +19,7 @@ in a kernel of their own, and a row may be as long as shared memory holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -176,9 +176,11 @@ def find_gpu_attention(task: Task, leaf: Leaf) -> GpuAttention | None:
             return None
     if leaf.rounds:
         kept = call("tf32", kept)
+    is_coarse = leaf.rounds or kept.dtype.bits == 16
     total = Read(Placeholder("total", (), first.reduce.dtype), ())
     score = Compute(first.stage.name, first.stage.axes, _with_sum(first.stage.body, total))
-    stages = _reading({first.stage: score}, [*between, Compute("weight", weight.axes, kept)])
+    weights = Compute("weight", weight.axes, kept)
+    stages = _reading({first.stage: score}, [*between, weights], is_coarse)
     rows = rows_on_gpu(Rows(task, (score, *stages), found.rows.row_rank))
     if rows is None:
         return None
@@ -190,17 +192,35 @@ def _with_sum(body: Expr, total: Expr) -> Expr:
     return map_expr(body, lambda e: total if isinstance(e, Reduce) else None)
 
 
-def _reading(changed: dict[Tensor, Compute], stages: Sequence[Compute]) -> list[Compute]:
-    """The stages, which read changed ones instead of those that they read."""
+def _reading(
+    changed: dict[Tensor, Compute], stages: Sequence[Compute], near: bool
+) -> list[Compute]:
+    """The stages, which read changed ones instead of those that they read.
+
+    Where `near`, exponentials and quotients are as precise as weights of 10 bits need them: the
+    error of a weight is 1e-6 where it is large enough to count in the sum of a row.
+    """
     found: list[Compute] = []
     for stage in stages:
 
         def renamed(e: Expr) -> Expr | None:
             if isinstance(e, Read) and e.tensor in changed:
                 return Read(changed[e.tensor], e.indices)
-            return None
+            return _near(e, renamed) if near and e.dtype is f32 else None
 
         made = Compute(stage.name, stage.axes, map_expr(stage.body, renamed))
         changed[stage] = made
         found.append(made)
     return found
+
+
+def _near(e: Expr, inside: Callable[[Expr], Expr | None]) -> Expr | None:
+    """exp(x) -> exp_near(x), x / y -> x * reciprocal_near(y)"""
+    match e:
+        case Call(name="exp", args=(x,)):
+            return call("exp_near", map_expr(x, inside))
+        case Binary(op="div", left=x, right=y) if not isinstance(y, Const):
+            inverse = call("reciprocal_near", map_expr(y, inside))
+            one = isinstance(x, Const) and x.value == 1
+            return inverse if one else map_expr(x, inside) * inverse
+    return None
