@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from whet.core.dtypes import DType
+from whet.core.dtypes import DType, f32
 from whet.core.types import Array
-from whet.ir.expr import Expr, Read, Reduce, call, elements
+from whet.ir.expr import Binary, Call, Const, Expr, Read, Reduce, call, elements
 from whet.ir.tensor import Compute, Placeholder, Tensor
 from whet.schedule.families.attention.match import Product, find_products
 from whet.schedule.families.gpu_contraction.match import Leaf, Span, Tiling, kept_of
@@ -42,7 +42,8 @@ N = TypeVar("N", int, Array)
 @dataclass(frozen=True)
 class AttentionTiling:
     """The holes: `bm` rows of a block and `bn` keys of a stage; `tm` x `tn` scores and `tm2` x
-    `tn2` results of a thread or warp; `stages` of the ring; `trigger` says when the next kernel
+    `tn2` results of a thread or warp, of which `parts` share the keys of a stage; `stages` of the
+    ring; `trigger` says when the next kernel
     may be launched (`whet.schedule.program.triggers`)."""
 
     bm: int
@@ -51,6 +52,7 @@ class AttentionTiling:
     tn: int
     tm2: int
     tn2: int
+    parts: int
     stages: int
     trigger: int
 
@@ -137,7 +139,7 @@ class GpuAttention:
         return Span(self.length, t.bn, t.bn)
 
     def result_span(self, t: AttentionTiling) -> Span:
-        size = padded_width(t.bm, t.bn, t.tm, t.tn, t.tm2, t.tn2)
+        size = padded_width(t.bm, t.bn, t.tm, t.tn, t.tm2, t.tn2, t.parts)
         return Span(self.width, size, size)
 
     def threads(self, t: AttentionTiling) -> int:
@@ -148,14 +150,14 @@ class GpuAttention:
         return Tiling(t.bm, t.bn, t.tm, t.tn, self.padded_depth, t.stages, 1, t.trigger)
 
     def result_tiling(self, t: AttentionTiling) -> Tiling:
-        """The tiles of a stage of the second product."""
+        """The tiles of a part of a stage of the second product."""
         width = self.result_span(t).size
-        return Tiling(t.bm, width, t.tm2, t.tn2, t.bn, t.stages, 1, t.trigger)
+        return Tiling(t.bm, width, t.tm2, t.tn2, t.bn // t.parts, t.stages, 1, t.trigger)
 
 
-def padded_width(bm: N, bn: N, tm: N, tn: N, tm2: N, tn2: N) -> N:
+def padded_width(bm: N, bn: N, tm: N, tn: N, tm2: N, tn2: N, parts: N) -> N:
     """Columns of results that the threads which compute the scores have together."""
-    return (bm // tm) * (bn // tn) // (bm // tm2) * tn2
+    return (bm // tm) * (bn // tn) // (bm // tm2) // parts * tn2
 
 
 def find_gpu_attention(task: Task, leaf: Leaf) -> GpuAttention | None:
