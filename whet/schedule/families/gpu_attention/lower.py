@@ -1,6 +1,7 @@
 """Attention with given tile sizes as the program of a GPU (see `match` for its shape).
 
 await inputs; copy the queries; copy the first tiles of keys and values
+load what the stages of a row read, such as masks
 for step in tiles of keys:
   wait for the oldest tile; barrier
   copy the tile that comes stages - 1 later
@@ -109,12 +110,11 @@ class _Lowering:
         rows = BlockRows(
             self.form, self.t, self.scores, self.weights, self.first_row, self.outer, self.thread
         )
-        between = rows.code()
         stream = self.stream()
         before: Block = (LaunchNext(),) if self.t.trigger == AT_START else ()
         body: Block = (
             *before, AwaitInputs(), self.load_queries(), *stream.before(),
-            self.score_rounds(stream), Barrier("block"), *between, *self.results(stream),
+            *rows.behind((self.score_rounds(stream),)), *self.results(stream),
         )  # fmt: skip
         named = Let(self.thread, self.warp * WARP + self.lane, body)
         lanes = loop(self.lane, WARP, named, kind="lane")

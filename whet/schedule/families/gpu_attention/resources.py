@@ -7,7 +7,7 @@ import numpy as np
 from whet.core.gpu import SHARED_ALIGNMENT
 from whet.core.types import Array
 from whet.schedule.families.gpu_attention.match import GpuAttention, padded_width
-from whet.schedule.families.gpu_attention.rows import row_lanes, row_width
+from whet.schedule.families.gpu_attention.rows import registers_ahead, row_lanes, row_width
 from whet.schedule.families.gpu_attention.shared import turned_pad
 from whet.schedule.families.gpu_contraction.resources import registers_of
 from whet.schedule.families.gpu_contraction.shared import MATRIX_PAD, PAD_BYTES
@@ -54,9 +54,11 @@ def registers_of_block(form: GpuAttention, holes: Population) -> Array:
         registers_of(form.leaf, size, holes), registers_of(form.leaf, size, second)
     )
     share = share_of(form, holes)
-    lines = len(form.rows.shared) + sum(s.is_line for s in form.rows.stages[:-1])
+    lines = sum(s.is_line for s in form.rows.stages[:-1])
     kept = np.where(share <= KEPT_LIMIT, share, 1) * lines * size // 4
-    return np.asarray(np.maximum(products, kept + ROW_REGISTERS))
+    lanes, which = np.unique(lanes_of(form, holes), return_inverse=True)
+    ahead = np.array([registers_ahead(form, int(n)) for n in lanes], np.int64)[which]
+    return np.asarray(np.maximum(products, kept + ROW_REGISTERS) + ahead)
 
 
 def shared_bytes(form: GpuAttention, holes: Population) -> Array:
