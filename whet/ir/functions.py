@@ -186,12 +186,12 @@ SLOTS = {
     "div": 8, "floordiv": 97, "mod": 97, "truncdiv": 97, "truncmod": 97, "sqrt": 10, "exp": 12,
     "log": 23, "tanh": 14, "sigmoid": 16, "erf": 16, "pow": 280, "sin": 125, "cos": 125, "tan": 440,
     "asin": 205, "acos": 265, "atan": 275, "sinh": 590, "cosh": 340, "asinh": 665, "acosh": 630,
-    "atanh": 660,
+    "atanh": 660, "exp_near": 4, "reciprocal_near": 4,
 }  # fmt: skip
 """What an operator or a function costs per vector, in multiply-adds, where it is not one.
 
 Measured with `bench/functions.py` on an AMD EPYC, Zen 4 with AVX-512, 2026-11-16; within a tenth of
-what it shows.
+what it shows.  Those that are near are of GPUs, and have a quarter of the rate of multiply-adds.
 """
 
 COSTLY = frozenset(name for name in FUNCTIONS if SLOTS.get(name, 1) >= SLOTS["exp"])

@@ -37,7 +37,7 @@ LEAVES = (FFMA, MMA, TF32, FP32X3)
 TOLERANCE = {TF32: 3e-3, FP32X3: 1e-4}
 """Of leaves that round more than the type does."""
 BERT = Attention(12, 128, 128, 64, 64, layout="tokens")
-TILINGS = {False: (16, 64, 2, 4, 1, 4, 1, 3, 2), True: (16, 64, 16, 16, 16, 16, 1, 3, 0)}
+TILINGS = {False: (16, 64, 2, 4, 1, 4, 3, 2), True: (16, 64, 16, 16, 16, 16, 3, 0)}
 """For threads and for warps."""
 
 CASES: dict[str, Attention] = {
@@ -117,8 +117,8 @@ def test_any_number_of_stages(leaf: Leaf, stages: int) -> None:
     """From one tile under way to all of the keys and values."""
     task = replace(case_of("prime", leaf), keys=130, depth=16, width=32).task()
     form = fitted(task, leaf)
-    size = (16, 32, 2, 2, 1, 4, 1) if leaf is FFMA else (16, 32, 16, 16, 16, 16, 1)
-    holes = dict(zip(AttentionTiling.__annotations__, (*size, stages, 1), strict=True))
+    size = (16, 32, 2, 2, 1, 4) if leaf is FFMA else (16, 32, 16, 16, 16, 16)
+    holes = dict(zip(AttentionTiling.__annotations__, (*size, stages, 1, 1), strict=True))
     assert form.steps(AttentionTiling(**holes)) == 5
     check(form, holes, make_example(task, 3))
 
@@ -128,7 +128,7 @@ def test_long_rows_are_read_again(leaf: Leaf) -> None:
     """Threads keep 32 elements of a row in registers, and here each has 50."""
     made = Attention(1, 40, 200, 16, 32, mask="added", dtype=f16 if leaf is MMA else f32)
     task = made.task()
-    size = (32, 64, 16, 32, 16, 16, 1) if leaf.is_matrix else (32, 64, 4, 4, 2, 4, 1)
+    size = (32, 64, 16, 32, 16, 16) if leaf.is_matrix else (32, 64, 4, 4, 2, 4)
     tiling = AttentionTiling(*size, 2, 2)
     form = fitted(task, leaf)
     kernel = lower_gpu_attention(form, tiling, "kernel")
@@ -212,7 +212,7 @@ def test_warps_share_keys(parts: int) -> None:
     """Sums of all parts are added up; weights and values are multiplied once."""
     task = Attention(2, 20, 100, 32, 64, dtype=f16).task()
     form = fitted(task, MMA)
-    tiling = AttentionTiling(16, 64, 16, 16, 16, 16 * parts, parts, 3, 0)
+    tiling = AttentionTiling(16, 64, 16, 16, 16, 16 * parts, 3, 0, parts)
     kernel = lower_gpu_attention(form, tiling, "kernel")
     (sums,) = (b for n in thread_nests(kernel.program) for b in n.shared if b.name == "sums")
     assert sums.shape[0] == parts

@@ -42,9 +42,9 @@ N = TypeVar("N", int, Array)
 @dataclass(frozen=True)
 class AttentionTiling:
     """The holes: `bm` rows of a block and `bn` keys of a stage; `tm` x `tn` scores and `tm2` x
-    `tn2` results of a thread or warp, of which `parts` share the keys of a stage; `stages` of the
-    ring; `trigger` says when the next kernel
-    may be launched (`whet.schedule.program.triggers`)."""
+    `tn2` results of a thread or warp; `stages` of the ring; `trigger` says when the next kernel
+    may be launched (`whet.schedule.program.triggers`); `parts` of the keys of a stage are summed
+    up by different warps."""
 
     bm: int
     bn: int
@@ -52,9 +52,9 @@ class AttentionTiling:
     tn: int
     tm2: int
     tn2: int
-    parts: int
     stages: int
     trigger: int
+    parts: int = 1
 
 
 @dataclass(frozen=True, eq=False)
