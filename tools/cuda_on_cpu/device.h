@@ -72,6 +72,14 @@ inline float whet_tf32(float x) {  // away from zero if two are equally near
   if (!(fabs(x) <= 3.402823466e38f)) return x;
   return __uint_as_float((__float_as_uint(x) + 0x1000) & 0xffffe000u);
 }
+inline float whet_exp_near(float x) {  // nothing smaller than the smallest normal number
+  float y = exp2f(x * 0x1.715476p+0f);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+inline float whet_reciprocal_near(float x) {
+  float y = 1 / (fabs(x) < 0x1p-126f ? copysign(0.0f, x) : x);
+  return fabs(y) < 0x1p-126f ? copysign(0.0f, y) : y;
+}
 inline float whet_min_f32(float a, float b) { return a != a || b != b ? NAN : fmin(a, b); }
 inline float whet_max_f32(float a, float b) { return a != a || b != b ? NAN : fmax(a, b); }
 

@@ -16,8 +16,8 @@ from whet.codegen.cuda.launch import launches_of
 from whet.codegen.cuda.nvrtc import compile_cubin
 from whet.core.dtypes import bf16, f16, f32
 from whet.core.gpu import PRESETS, SHARED_ALIGNMENT, GpuTarget
-from whet.ir.program import walk
-from whet.ir.threads import AwaitInputs, Copy, LaunchNext, MatrixLoad, thread_nests
+from whet.ir.program import Loop, walk
+from whet.ir.threads import AwaitInputs, Copy, LaunchNext, MatrixLoad, extent_of, thread_nests
 from whet.schedule.families.gpu_attention.lower import lower_gpu_attention
 from whet.schedule.families.gpu_attention.match import (
     AttentionTiling,
@@ -118,7 +118,7 @@ def test_any_number_of_stages(leaf: Leaf, stages: int) -> None:
     task = replace(case_of("prime", leaf), keys=130, depth=16, width=32).task()
     form = fitted(task, leaf)
     size = (16, 32, 2, 2, 1, 4) if leaf is FFMA else (16, 32, 16, 16, 16, 16)
-    holes = dict(zip(AttentionTiling.__annotations__, (*size, stages, 1), strict=True))
+    holes = dict(zip(AttentionTiling.__annotations__, (*size, stages, 1, 1), strict=True))
     assert form.steps(AttentionTiling(**holes)) == 5
     check(form, holes, make_example(task, 3))
 
@@ -195,6 +195,40 @@ def test_inputs_are_awaited_once_and_by_all(trigger: int) -> None:
     (nest,) = thread_nests(lower_gpu_attention(form, tiling, "kernel").program)
     said = [sum(isinstance(s, kind) for s in walk(nest.body)) for kind in (AwaitInputs, LaunchNext)]
     assert said == [1, int(trigger < 2)]
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+def test_masks_are_loaded_before_scores_are_computed(leaf: Leaf) -> None:
+    made = replace(BERT, mask="added", dtype=f16 if leaf is MMA else f32)
+    form = fitted(made.task(), leaf)
+    tiling = AttentionTiling(*TILINGS[leaf.is_matrix])
+    text = str(lower_gpu_attention(form, tiling, "kernel").program)
+    assert text.count("bias[") == 1
+    assert text.index("bias[") < text.index("for step")
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_warps_share_keys(parts: int) -> None:
+    """Sums of all parts are added up; weights and values are multiplied once."""
+    task = Attention(2, 20, 100, 32, 64, dtype=f16).task()
+    form = fitted(task, MMA)
+    tiling = AttentionTiling(16, 64, 16, 16, 16, 16 * parts, 3, 0, parts)
+    kernel = lower_gpu_attention(form, tiling, "kernel")
+    (sums,) = (b for n in thread_nests(kernel.program) for b in n.shared if b.name == "sums")
+    assert sums.shape[0] == parts
+    loops = [s for s in walk(kernel.program.body) if isinstance(s, Loop)]
+    _, values = (s for s in loops if s.var.name == "group")
+    assert extent_of(values) == 4 // parts
+    check_kernel(kernel, task, make_example(task, 5), TOLERANCE.get(MMA))
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+def test_exponentials_are_precise_where_weights_are(leaf: Leaf) -> None:
+    near = leaf in (MMA, TF32)
+    form = fitted(replace(BERT, dtype=f16 if leaf is MMA else f32).task(), leaf)
+    text = str(lower_gpu_attention(form, AttentionTiling(*TILINGS[leaf.is_matrix]), "k").program)
+    assert ("exp_near(" in text, "reciprocal_near(" in text) == (near, near)
+    assert (" exp(" in text) == (not near)
 
 
 @pytest.mark.parametrize("leaf", [FFMA, MMA], ids=lambda leaf: leaf.name)

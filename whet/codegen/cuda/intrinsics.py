@@ -62,6 +62,13 @@ _SCALARS = {
     "tf32_cut": _function(
         "float whet_tf32_cut(float x)",
         "return __uint_as_float(__float_as_uint(x) & 0xffffe000u);"),
+    "exp_near": _function(
+        "float whet_exp_near(float x)",
+        'float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 0x1.715476p+0f)); '
+        "return y;"),
+    "reciprocal_near": _function(
+        "float whet_reciprocal_near(float x)",
+        'float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y;'),
     # x / by as a product with the reciprocal of `by`, which a remainder makes what a division
     # gives, without its branch.  Far from one, where a remainder may be lost, the result may be
     # the neighbour of the right one.

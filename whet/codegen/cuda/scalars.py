@@ -123,7 +123,7 @@ def _float_function(lines: Lines, name: str, dtype: DType, args: Sequence[str]) 
             return f"(-{inner})"
         case "min" | "max" | "sigmoid":
             return f"{lines.call(f'{name}_{dtype}')}({inner})"
-        case "tf32" | "tf32_cut":
+        case "tf32" | "tf32_cut" | "exp_near" | "reciprocal_near":
             require_code(dtype is f32, f"{name} of {dtype}")
             return f"{lines.call(name)}({inner})"
         case "isnan":

@@ -17,7 +17,7 @@ class DotTiles:
     neighbouring threads read neighbouring rows, which padding keeps in different banks.
     """
 
-    def __init__(self, factors: Factors, t: Tiling, warp: Var, lane: Var) -> None:
+    def __init__(self, factors: Factors, t: Tiling, warp: Expr, lane: Expr) -> None:
         self.t, self.dtype = t, factors.total
         self.across, self.down = t.bn // t.tn, t.bm // t.tm
         self.x, self.y = thread_position(self.across, warp, lane)

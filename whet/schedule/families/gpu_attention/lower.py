@@ -1,6 +1,7 @@
 """Attention with given tile sizes as the program of a GPU (see `match` for its shape).
 
 await inputs; copy the queries; copy the first tiles of keys and values
+load what the stages of a row read, such as masks
 for step in tiles of keys:
   wait for the oldest tile; barrier
   copy the tile that comes stages - 1 later
@@ -10,7 +11,7 @@ the stages of a row, by the threads that share it: weights
 for step in tiles of values:
   wait for the oldest tile; barrier
   copy the tile that comes stages - 1 later
-  results += weights[:, tile] * values
+  results += weights[:, tile] * values, a part of the tile by each of some groups of warps
 finish
 """
 
@@ -23,7 +24,7 @@ from whet.core.dtypes import DType
 from whet.core.types import Shape
 from whet.ir.expr import Axis, Expr, Var, as_expr
 from whet.ir.program import Allocate, Block, Buffer, Let, Program, Stmt
-from whet.ir.threads import WARP, AwaitInputs, Barrier, LaunchNext, Wait
+from whet.ir.threads import WARP, AwaitInputs, Barrier, LaunchNext
 from whet.schedule.families.gpu_attention.dots import DotTiles
 from whet.schedule.families.gpu_attention.match import AttentionTiling, GpuAttention
 from whet.schedule.families.gpu_attention.rows import BlockRows
@@ -89,7 +90,13 @@ class _Lowering:
         first = WarpTiles if form.leaf.is_matrix else by_threads
         second = WarpTiles if form.leaf.is_matrix else ThreadTiles
         self.first = first(of_scores, form.score_tiling(t), self.warp, self.lane)
-        self.second = second(of_results, form.result_tiling(t), self.warp, self.lane)
+        part: Expr = as_expr(0)
+        within: Expr = self.warp
+        if t.parts > 1:
+            each = self.threads // WARP // t.parts
+            part, within = self.warp // each, self.warp % each
+        self.part = part
+        self.second = second(of_results, form.result_tiling(t), within, self.lane)
 
     def kernel(self, name: str) -> Kernel:
         nest = self.nest()
@@ -103,12 +110,11 @@ class _Lowering:
         rows = BlockRows(
             self.form, self.t, self.scores, self.weights, self.first_row, self.outer, self.thread
         )
-        between = rows.code()
         stream = self.stream()
         before: Block = (LaunchNext(),) if self.t.trigger == AT_START else ()
         body: Block = (
             *before, AwaitInputs(), self.load_queries(), *stream.before(),
-            self.score_rounds(stream), Barrier("block"), *between, *self.results(stream),
+            *rows.behind((self.score_rounds(stream),)), *self.results(stream),
         )  # fmt: skip
         named = Let(self.thread, self.warp * WARP + self.lane, body)
         lanes = loop(self.lane, WARP, named, kind="lane")
@@ -170,8 +176,10 @@ class _Lowering:
 
     def results(self, stream: Stream) -> Block:
         step = Var("step")
-        weights = Tile(self.weights, as_expr(0), step * self.t.bn)
-        values = Tile(self.values, step % stream.slots, turned=True)
+        # Warps that share results have keys of their own in every stage.
+        own = self.part * (self.t.bn // self.t.parts)
+        weights = Tile(self.weights, as_expr(0), step * self.t.bn + own)
+        values = Tile(self.values, step % stream.slots, own, turned=True)
         rounds = loop(
             step, stream.steps, *stream.for_results(step), *self.second.multiply(weights, values)
         )
@@ -193,14 +201,13 @@ class _Lowering:
             v = self.second.vectors
             held = finish.held(v, form.task, BEHIND)
             return held.around((*held.behind, finish.store(v, self.second.total, held)))
-        # Values and weights are read no more: sums may take their place.
+        # Sums have a place of their own, so that no warp waits for others that still multiply.
         columns = form.result_span(self.t).size
         v = shared_vectors(self.t.bm, columns, as_expr(0), 1, self.thread, self.threads)
         held = finish.held(v, form.task, SUMS_AND_HELD - VECTOR * v.count)
-        total, added, sums = add_up(v, self.sums, 1)
+        total, added, sums = add_up(v, self.sums, self.t.parts)
         made: Block = (
-            *held.behind, Wait(0), Barrier("block"),
-            *self.second.share(Tile(self.sums, as_expr(0))), Barrier("block"),
+            *held.behind, *self.second.share(Tile(self.sums, self.part)), Barrier("block"),
             Allocate(total, (added, finish.store(v, sums, held))),
         )  # fmt: skip
         return held.around(made)

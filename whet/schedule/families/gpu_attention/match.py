@@ -19,14 +19,14 @@ in a kernel of their own, and a row may be as long as shared memory holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from whet.core.dtypes import DType
+from whet.core.dtypes import DType, f32
 from whet.core.types import Array
-from whet.ir.expr import Expr, Read, Reduce, call, elements
+from whet.ir.expr import Binary, Call, Const, Expr, Read, Reduce, call, elements
 from whet.ir.tensor import Compute, Placeholder, Tensor
 from whet.schedule.families.attention.match import Product, find_products
 from whet.schedule.families.gpu_contraction.match import Leaf, Span, Tiling, kept_of
@@ -43,7 +43,8 @@ N = TypeVar("N", int, Array)
 class AttentionTiling:
     """The holes: `bm` rows of a block and `bn` keys of a stage; `tm` x `tn` scores and `tm2` x
     `tn2` results of a thread or warp; `stages` of the ring; `trigger` says when the next kernel
-    may be launched (`whet.schedule.program.triggers`)."""
+    may be launched (`whet.schedule.program.triggers`); `parts` of the keys of a stage are summed
+    up by different warps."""
 
     bm: int
     bn: int
@@ -53,6 +54,7 @@ class AttentionTiling:
     tn2: int
     stages: int
     trigger: int
+    parts: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +139,7 @@ class GpuAttention:
         return Span(self.length, t.bn, t.bn)
 
     def result_span(self, t: AttentionTiling) -> Span:
-        size = padded_width(t.bm, t.bn, t.tm, t.tn, t.tm2, t.tn2)
+        size = padded_width(t.bm, t.bn, t.tm, t.tn, t.tm2, t.tn2, t.parts)
         return Span(self.width, size, size)
 
     def threads(self, t: AttentionTiling) -> int:
@@ -148,14 +150,14 @@ class GpuAttention:
         return Tiling(t.bm, t.bn, t.tm, t.tn, self.padded_depth, t.stages, 1, t.trigger)
 
     def result_tiling(self, t: AttentionTiling) -> Tiling:
-        """The tiles of a stage of the second product."""
+        """The tiles of a part of a stage of the second product."""
         width = self.result_span(t).size
-        return Tiling(t.bm, width, t.tm2, t.tn2, t.bn, t.stages, 1, t.trigger)
+        return Tiling(t.bm, width, t.tm2, t.tn2, t.bn // t.parts, t.stages, 1, t.trigger)
 
 
-def padded_width(bm: N, bn: N, tm: N, tn: N, tm2: N, tn2: N) -> N:
+def padded_width(bm: N, bn: N, tm: N, tn: N, tm2: N, tn2: N, parts: N) -> N:
     """Columns of results that the threads which compute the scores have together."""
-    return (bm // tm) * (bn // tn) // (bm // tm2) * tn2
+    return (bm // tm) * (bn // tn) // (bm // tm2) // parts * tn2
 
 
 def find_gpu_attention(task: Task, leaf: Leaf) -> GpuAttention | None:
@@ -176,9 +178,11 @@ def find_gpu_attention(task: Task, leaf: Leaf) -> GpuAttention | None:
             return None
     if leaf.rounds:
         kept = call("tf32", kept)
+    is_coarse = leaf.rounds or kept.dtype.bits == 16
     total = Read(Placeholder("total", (), first.reduce.dtype), ())
     score = Compute(first.stage.name, first.stage.axes, _with_sum(first.stage.body, total))
-    stages = _reading({first.stage: score}, [*between, Compute("weight", weight.axes, kept)])
+    weights = Compute("weight", weight.axes, kept)
+    stages = _reading({first.stage: score}, [*between, weights], is_coarse)
     rows = rows_on_gpu(Rows(task, (score, *stages), found.rows.row_rank))
     if rows is None:
         return None
@@ -190,17 +194,35 @@ def _with_sum(body: Expr, total: Expr) -> Expr:
     return map_expr(body, lambda e: total if isinstance(e, Reduce) else None)
 
 
-def _reading(changed: dict[Tensor, Compute], stages: Sequence[Compute]) -> list[Compute]:
-    """The stages, which read changed ones instead of those that they read."""
+def _reading(
+    changed: dict[Tensor, Compute], stages: Sequence[Compute], near: bool
+) -> list[Compute]:
+    """The stages, which read changed ones instead of those that they read.
+
+    Where `near`, exponentials and quotients are as precise as weights of 10 bits need them: the
+    error of a weight is 1e-6 where it is large enough to count in the sum of a row.
+    """
     found: list[Compute] = []
     for stage in stages:
 
         def renamed(e: Expr) -> Expr | None:
             if isinstance(e, Read) and e.tensor in changed:
                 return Read(changed[e.tensor], e.indices)
-            return None
+            return _near(e, renamed) if near and e.dtype is f32 else None
 
         made = Compute(stage.name, stage.axes, map_expr(stage.body, renamed))
         changed[stage] = made
         found.append(made)
     return found
+
+
+def _near(e: Expr, inside: Callable[[Expr], Expr | None]) -> Expr | None:
+    """exp(x) -> exp_near(x), x / y -> x * reciprocal_near(y)"""
+    match e:
+        case Call(name="exp", args=(x,)):
+            return call("exp_near", map_expr(x, inside))
+        case Binary(op="div", left=x, right=y) if not isinstance(y, Const):
+            inverse = call("reciprocal_near", map_expr(y, inside))
+            one = isinstance(x, Const) and x.value == 1
+            return inverse if one else map_expr(x, inside) * inverse
+    return None

@@ -32,6 +32,9 @@ from whet.schedule.families.gpu_rows.price import row_operations
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population
 
+BANK_BYTES = 128
+"""What shared memory gives in a cycle: sums of each further part are read when all are there."""
+
 
 def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) -> Array:
     """Estimated nanoseconds for every row of the holes."""
@@ -46,6 +49,8 @@ def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) ->
     near = law.near * clock
     waiting = law.step + law.arrival / (holes["stages"] - 1)
     finish = law.finish * bm * width / 1000 if form.leaf.is_matrix else 0.0
+    more = (holes["parts"] - 1) * bm * width * form.second.reduce.dtype.itemsize
+    finish = finish + more / BANK_BYTES / target.clock_ghz
 
     def wave(present: Array) -> Array:
         """So many blocks that share a processor."""

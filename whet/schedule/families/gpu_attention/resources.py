@@ -7,13 +7,14 @@ import numpy as np
 from whet.core.gpu import SHARED_ALIGNMENT
 from whet.core.types import Array
 from whet.schedule.families.gpu_attention.match import GpuAttention, padded_width
-from whet.schedule.families.gpu_attention.rows import row_lanes, row_width
+from whet.schedule.families.gpu_attention.rows import registers_ahead, row_lanes, row_width
 from whet.schedule.families.gpu_attention.shared import turned_pad
 from whet.schedule.families.gpu_contraction.resources import registers_of
 from whet.schedule.families.gpu_contraction.shared import MATRIX_PAD, PAD_BYTES
 from whet.schedule.families.gpu_rows.loads import KEPT_LIMIT
 from whet.schedule.space.sketch import Population
 
+WIDTH_HOLES = ("bm", "bn", "tm", "tn", "tm2", "tn2", "parts")
 ROW_REGISTERS = 40
 """Registers of a thread beside the elements of its row."""
 
@@ -26,7 +27,7 @@ def threads_of(form: GpuAttention, holes: Population) -> Array:
 
 def width_of(holes: Population) -> Array:
     """Columns of results that a block has room for."""
-    return padded_width(*(holes[n] for n in ("bm", "bn", "tm", "tn", "tm2", "tn2")))
+    return padded_width(*(holes[n] for n in WIDTH_HOLES))
 
 
 def steps_of(form: GpuAttention, holes: Population) -> Array:
@@ -53,13 +54,15 @@ def registers_of_block(form: GpuAttention, holes: Population) -> Array:
         registers_of(form.leaf, size, holes), registers_of(form.leaf, size, second)
     )
     share = share_of(form, holes)
-    lines = len(form.rows.shared) + sum(s.is_line for s in form.rows.stages[:-1])
+    lines = sum(s.is_line for s in form.rows.stages[:-1])
     kept = np.where(share <= KEPT_LIMIT, share, 1) * lines * size // 4
-    return np.asarray(np.maximum(products, kept + ROW_REGISTERS))
+    lanes, which = np.unique(lanes_of(form, holes), return_inverse=True)
+    ahead = np.array([registers_ahead(form, int(n)) for n in lanes], np.int64)[which]
+    return np.asarray(np.maximum(products, kept + ROW_REGISTERS) + ahead)
 
 
 def shared_bytes(form: GpuAttention, holes: Population) -> Array:
-    """Shared memory of a block: sums of results take the place of all else."""
+    """Shared memory of a block."""
     bm, bn, steps, width = holes["bm"], holes["bn"], steps_of(form, holes), width_of(holes)
     slots, depth = np.minimum(holes["stages"], steps), form.padded_depth
     keys, values = form.keys.dtype, form.values.dtype
@@ -74,8 +77,8 @@ def shared_bytes(form: GpuAttention, holes: Population) -> Array:
         slots * bn * (width * values.itemsize + turned_pad(form.leaf, values)),
         *(bm * (steps * bn * dtype.itemsize + PAD_BYTES) for dtype in rows),
     ]
+    if form.leaf.is_matrix:
+        size = form.second.reduce.dtype.itemsize
+        buffers.append(holes["parts"] * bm * (width + MATRIX_PAD) * size)
     total = sum(-(-nbytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for nbytes in buffers)
-    if not form.leaf.is_matrix:
-        return np.asarray(total)
-    sums = bm * (width + MATRIX_PAD) * form.second.reduce.dtype.itemsize
-    return np.maximum(total, sums)
+    return np.asarray(total)

@@ -47,5 +47,5 @@ def row_shape(form: GpuAttention, t: AttentionTiling, dtype: DType) -> Shape:
 
 
 def sums_shape(form: GpuAttention, t: AttentionTiling) -> Shape:
-    """A block, rows, columns of results."""
-    return 1, t.bm, form.result_span(t).size + MATRIX_PAD
+    """Parts of the keys, rows, columns of results."""
+    return t.parts, t.bm, form.result_span(t).size + MATRIX_PAD

@@ -16,7 +16,7 @@ UNROLLED = 1024
 """Multiply-adds that are written out at most."""
 
 
-def thread_position(across: int, warp: Var, lane: Var) -> tuple[Expr, Expr]:
+def thread_position(across: int, warp: Expr, lane: Expr) -> tuple[Expr, Expr]:
     """Column and row of a thread among those of a block, so many of which are beside each other."""
     wide = min(across, WIDE)
     high, warps_across = WARP // wide, across // wide
@@ -30,7 +30,7 @@ class ThreadTiles:
     its vectors, so that neighbouring threads read neighbouring vectors.
     """
 
-    def __init__(self, factors: Factors, t: Tiling, warp: Var, lane: Var) -> None:
+    def __init__(self, factors: Factors, t: Tiling, warp: Expr, lane: Expr) -> None:
         self.t, self.dtype = t, factors.total
         self.across, self.down = t.bn // t.tn, t.bm // t.tm
         self.x, self.y = thread_position(self.across, warp, lane)

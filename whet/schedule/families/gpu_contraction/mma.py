@@ -19,7 +19,7 @@ SIDE = 16
 class WarpTiles:
     """tm x tn results of every warp, as matrices of 16 x 16."""
 
-    def __init__(self, factors: Factors, t: Tiling, warp: Var, lane: Var) -> None:
+    def __init__(self, factors: Factors, t: Tiling, warp: Expr, lane: Expr) -> None:
         self.t, self.products = t, factors.leaf.products
         across = t.bn // t.tn
         self.row, self.column = warp // across * t.tm, warp % across * t.tn

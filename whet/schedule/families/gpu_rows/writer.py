@@ -68,7 +68,15 @@ class RowWriter:
 
     def code(self) -> list[Stmt]:
         """The statements; `registers` and `shared` are then the memory that they need."""
-        found = [s for read in self.loads.first for s in self.loaded(read)]
+        return [*self.first(), *self.between()]
+
+    def first(self) -> list[Stmt]:
+        """What is loaded when inputs are there; written before what uses it."""
+        return [s for read in self.loads.first for s in self.loaded(read)]
+
+    def between(self) -> list[Stmt]:
+        """The stages."""
+        found: list[Stmt] = []
         for stage in self.r.stages:
             found += self.line(stage) if stage.is_line else self.number(stage)
         return found
