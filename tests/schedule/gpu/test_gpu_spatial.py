@@ -20,7 +20,7 @@ from tests.schedule.windows import Windows
 from whet.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i64
 from whet.core.gpu import PRESETS
 from whet.ir.expr import Expr, call, const
-from whet.ir.program import Buffer
+from whet.ir.program import Buffer, Let
 from whet.ir.tensor import Compute, Placeholder, compute, placeholder, reduce, reduce_axis, sum_
 from whet.ir.threads import AwaitInputs, LaunchNext, thread_nests
 from whet.ops.base import Sample
@@ -120,7 +120,9 @@ def test_inputs_are_awaited_by_all_threads_before_anything_else(trigger: int, fi
     assert form is not None
     kernel = lower_gpu_spatial(form, GpuSpatialTiling(1, 1, 64, trigger), "kernel")
     (nest,) = thread_nests(kernel.program)
-    kinds = [type(s) for s in nest.body]
+    (position,) = nest.body
+    assert isinstance(position, Let)
+    kinds = [type(s) for s in position.body]
     assert kinds[0] is first
     assert kinds.index(AwaitInputs) == 1 - trigger
     assert kinds.count(LaunchNext) == 1

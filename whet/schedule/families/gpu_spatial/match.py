@@ -22,11 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from whet.ir.affine import free_symbols
-from whet.ir.expr import Axis, Read, elements
+from whet.ir.expr import Axis, Read, Reduce, elements
 from whet.ir.tensor import subexpressions
 from whet.schedule.families.spatial.match import Spatial, find_spatial
+from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.program.triggers import NEVER
 from whet.tasks.task import Task
+
+TERMS_WRITTEN_OUT = 72
+"""Terms of a reduction that are written out at most: a loop waits for memory in every round."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,12 @@ def find_gpu_spatial(task: Task) -> Spatial | None:
     sharing = [a for a in others if any(a not in free_symbols(e) for e in read)]
     pixels = sharing[-1] if sharing else found.pixels
     return replace(found, pixels=pixels, outer=tuple(a for a in others if a is not pixels))
+
+
+def written_out(reduce: Reduce) -> tuple[Axis, ...]:
+    """The inner axes of a reduction, whose terms are written out."""
+    kinds = loop_kinds(reduce.axes, TERMS_WRITTEN_OUT)
+    return tuple(axis for axis, kind in zip(reduce.axes, kinds) if kind == "unroll")
 
 
 def tile_counts(s: Spatial, tile: Mapping[Axis, int]) -> tuple[Axis, ...]:

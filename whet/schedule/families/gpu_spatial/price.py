@@ -14,11 +14,11 @@ import numpy as np
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.ir.affine import affine
-from whet.ir.expr import Axis, Expr, Read, Reduce, elements
+from whet.ir.expr import Axis, Expr, Read, elements
 from whet.ir.threads import WARP
 from whet.schedule.cost.numbers.gpus import WINDOW_NS
 from whet.schedule.cost.work import addresses, form_of, lane_step, operations, reads
-from whet.schedule.families.gpu_spatial.match import tiles
+from whet.schedule.families.gpu_spatial.match import tiles, written_out
 from whet.schedule.families.gpu_spatial.rates import (
     ADD_CYCLES,
     Work,
@@ -28,7 +28,6 @@ from whet.schedule.families.gpu_spatial.rates import (
     wasted,
 )
 from whet.schedule.families.spatial.match import Spatial
-from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population, population
 
@@ -48,7 +47,7 @@ def gpu_spatial_holes(s: Spatial, target: GpuTarget, threads: int) -> Population
     """Tiles that registers hold and compilers take, in blocks that are not mostly idle."""
     size = s.stage.target.dtype.itemsize
     pixels = 1 if s.pixels is None else s.pixels.extent
-    terms = max((_unrolled(r) for r in s.stage.reduces), default=1)
+    terms = max((elements(written_out(r)) for r in s.stage.reduces), default=1)
     found: list[tuple[int, ...]] = []
     for rows, width in itertools.product((1, 2, 4, 8), (1, 2, 4, 8)):
         fits = rows <= pixels and width <= s.columns and width * size <= VECTOR_BYTES
@@ -101,8 +100,7 @@ def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
     chain = 0.0
     for reduce in s.stage.reduces:
         count = elements(reduce.axes)
-        written = {a: a.extent for a, kind in zip(reduce.axes, loop_kinds(reduce.axes))
-                   if kind == "unroll"}  # fmt: skip
+        written = {a: a.extent for a in written_out(reduce)}
         terms = elements(tuple(written))
         combine = 3.0 if reduce.kind.startswith("arg") else 1.0
         tally.add(reduce.value, written, count / terms, combine)
@@ -158,8 +156,3 @@ class _Tally:
         form = affine(s.stage.address) if read is None else form_of(read)
         steps = [c for a, c in form.terms if a is not s.vector]
         return s.columns % width == 0 and not any(n % width for n in (*steps, form.constant))
-
-
-def _unrolled(reduce: Reduce) -> int:
-    kinds = zip(reduce.axes, loop_kinds(reduce.axes))
-    return elements(a for a, kind in kinds if kind == "unroll")
