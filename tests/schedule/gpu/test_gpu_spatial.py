@@ -128,6 +128,23 @@ def test_inputs_are_awaited_by_all_threads_before_anything_else(trigger: int, fi
     assert kinds.count(LaunchNext) == 1
 
 
+def test_constants_are_read_before_inputs_are_awaited() -> None:
+    form = SKETCH.fits(depthwise(7, 12))
+    assert form is not None
+    kernel = lower_gpu_spatial(form, GpuSpatialTiling(1, 4, 32), "kernel")
+    early, late = str(kernel.program).split("await inputs")
+    assert "= packed0[" in early
+    assert "packed0[" not in late
+
+
+def test_results_that_read_memory_are_computed_before_any_is_stored() -> None:
+    form = SKETCH.fits(transposed(16, 8))
+    assert form is not None
+    lines = str(lower_gpu_spatial(form, GpuSpatialTiling(4, 1, 32), "kernel").program).splitlines()
+    assert any("made[i, v] = x[" in line for line in lines)
+    assert lines[-1].endswith("= made[i, v]")
+
+
 def test_several_stages_do_not_fit() -> None:
     assert SKETCH.fits(softmax(4, 9)) is None
 

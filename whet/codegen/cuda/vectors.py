@@ -61,32 +61,42 @@ def _wide_reads(
 ) -> Iterator[tuple[Read, Guards, Select | None]]:
     """Reads that can be wide, with the conditions that they stand under, and the choices between
     them and constants."""
-    seen: set[Expr] = set()
-    choices: dict[Expr, Select] = {}
+    seen: set[tuple[Expr, Guards]] = set()
+    found: dict[Read, dict[Guards, Select | None]] = {}
+    choices: dict[tuple[Expr, Guards], Select] = {}
     waiting: list[tuple[Expr, Guards]] = [(value, ())]
     while waiting:
-        e, guards = waiting.pop()
-        if e in seen:
+        e, guards = entry = waiting.pop()
+        if entry in seen:
             continue
-        seen.add(e)
+        seen.add(entry)
         if isinstance(e, Select):
             waiting.append((e.condition, guards))
             if var not in free_symbols(e.condition):
+                then = (e.then, (*guards, (e.condition, True)))
                 if isinstance(e.other, Const):
-                    choices.setdefault(e.then, e)
-                waiting.append((e.then, (*guards, (e.condition, True))))
-                waiting.append((e.other, (*guards, (e.condition, False))))
-            continue
-        if isinstance(e, Read) and isinstance(e.tensor, Buffer):
-            if any(isinstance(x, Read) for i in e.indices for x in subexpressions(i)):
-                continue
-            if values.places.in_memory(e.tensor) and (
-                _width(values, e.tensor, e.indices, var, extent) > 1
-            ):
-                yield e, guards, choices.get(e)
-            continue
-        if not _is_lazy(e):
+                    choices.setdefault(then, e)
+                waiting += [then, (e.other, (*guards, (e.condition, False)))]
+        elif isinstance(e, Read) and isinstance(e.tensor, Buffer):
+            if _is_wide(values, e, var, extent):
+                found.setdefault(e, {})[guards] = choices.get(entry)
+        elif not _is_lazy(e):
             waiting += [(c, guards) for c in e.children()]
+    for read, places in found.items():
+        if () in places:
+            yield read, (), None
+        elif len(places) == 1:  # under different conditions, it is read under each of them
+            ((guards, choice),) = places.items()
+            yield read, guards, choice
+
+
+def _is_wide(values: Values, read: Read, var: Var, extent: int) -> bool:
+    buffer = read.tensor
+    if any(isinstance(x, Read) for i in read.indices for x in subexpressions(i)):
+        return False
+    assert isinstance(buffer, Buffer)
+    in_memory = values.places.in_memory(buffer)
+    return in_memory and _width(values, buffer, read.indices, var, extent) > 1
 
 
 def _is_lazy(e: Expr) -> bool:

@@ -2,11 +2,11 @@
 depthwise and grouped convolutions, reductions and arg-reductions of every kind.
 
     position = b * threads + thread         one tile of rows x width outputs
+    known = constants                       as many as registers hold
     await inputs
-    if position < tiles:
-      acc[rows, width] = identity
-      for k...: acc[i, v] = combine(acc[i, v], value)         (unrolled when short)
-      y[...] = epilogue(acc)
+    acc[rows, width] = identity
+    for k...: acc[i, v] = combine(acc[i, v], value)           (unrolled when short)
+    if position < tiles: y[...] = epilogue(acc)
 
 `width` neighbours lie along the axis in which the output is contiguous, so that threads move whole
 vectors; `rows` positions lie along the axis on which neighbours share most of what they read.
