@@ -137,6 +137,34 @@ def test_of_a_choice_the_other_side_is_not_read() -> None:
     assert re.search(r"\? x_\d+\[", text_of(plain(8, guarded)))
 
 
+def in_vectors(value: Callable[[Buffer, Expr, Expr], Expr]) -> str:
+    """The text of y[4 * i + v] = value(x, i, 4 * i + v), four elements at once."""
+    x, y = Buffer("x", (64,), f32), Buffer("y", (64,), f32)
+    place = AT * 4 + V
+    inner = loop(V, 4, store(y, (place,), value(x, AT, place)), kind="vector")
+    return text_of(Program("k", (x,), (y,), (loop(AT, 16, inner, kind="parallel"),)))
+
+
+def test_a_wide_read_or_a_constant_is_chosen_once() -> None:
+    text = in_vectors(lambda x, i, place: select(i < 3, x[place], const(-1.0, f32)))
+    assert "?" not in text
+    assert text.count("if (") == 2  # the thread's number, and the read
+    assert text.count("__float_as_uint((-0x1.0000000000000p+0f))") == 4
+
+
+def test_a_read_under_two_conditions_is_read_under_each() -> None:
+    def value(x: Buffer, i: Expr, place: Expr) -> Expr:
+        zero = const(0.0, f32)
+        return select(i < 3, x[place], zero) + select(i > 5, x[place], zero) * 2.0
+
+    assert len(re.findall(r"= x_\d+\[", in_vectors(value))) == 8
+
+
+def test_half_precision_is_converted_behind_a_choice() -> None:
+    text = text_of(plain(8, lambda x, i: select(i < 3, x[i], const(0.0, f16)), f16))
+    assert re.search(r"if \(.*\) \{\s+s_\d+ = x_\d+\[", text)
+
+
 def test_an_index_from_memory_is_checked() -> None:
     table, at = Buffer("table", (5,), f32), Buffer("at", (8,), i64)
     y = Buffer("y", (8,), f32)

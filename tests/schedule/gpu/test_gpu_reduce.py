@@ -58,6 +58,14 @@ def vector_by_matrix(k: int, n: int) -> Task:
     return make_task(y, constants=[b])
 
 
+def with_residual(n: int, k: int) -> Task:
+    """A product with a constant bias, and with another operand that is added to it."""
+    a, b, r = placeholder((3, k), f32, "a"), placeholder((n, k), f32, "b"), reduce_axis(k, "k")
+    bias, x = placeholder((n,), f32, "bias"), placeholder((3, n), f32, "x")
+    y = compute((3, n), lambda i, j: x[i, j] + (sum_(a[i, r] * b[j, r], r) + bias[(j,)]), "y")
+    return make_task(y, constants=[b, bias])
+
+
 TASKS: dict[str, Task] = {
     "rows": rows_summed(5, 300),
     "vectors": rows_summed(5, 512),
@@ -66,6 +74,7 @@ TASKS: dict[str, Task] = {
     "very many": all_summed(128, 150),
     "window": window_summed(14, 20),
     "vector by matrix": vector_by_matrix(256, 9),
+    "residual": with_residual(12, 640),
     "product": matmul(3, 8, 100),
 }
 
@@ -145,3 +154,14 @@ def test_one_number_of_very_many_is_the_work_of_a_cluster() -> None:
     form = SKETCH.fits(all_summed(1024, 1024))
     assert form is not None
     assert set(SKETCH.space(form, PRESETS["cuda-sm_80"], 1)["ranks"]) == {1}
+
+
+def test_operands_of_the_end_are_read_before_the_terms() -> None:
+    form = SKETCH.fits(with_residual(12, 640))
+    assert form is not None
+    kernel = lower_gpu_reduce(form, GpuReduceTiling(8, 64, 0, 4), "kernel")
+    early, late = str(kernel.program).split("await inputs")
+    assert "= bias[" in early
+    assert "= b[" in early
+    assert "bias[" not in late
+    assert late.index("= x[") < late.index("acc[v] =")

@@ -20,7 +20,7 @@ from tests.schedule.windows import Windows
 from whet.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i64
 from whet.core.gpu import PRESETS
 from whet.ir.expr import Expr, call, const
-from whet.ir.program import Buffer
+from whet.ir.program import Buffer, Let
 from whet.ir.tensor import Compute, Placeholder, compute, placeholder, reduce, reduce_axis, sum_
 from whet.ir.threads import AwaitInputs, LaunchNext, thread_nests
 from whet.ops.base import Sample
@@ -120,10 +120,29 @@ def test_inputs_are_awaited_by_all_threads_before_anything_else(trigger: int, fi
     assert form is not None
     kernel = lower_gpu_spatial(form, GpuSpatialTiling(1, 1, 64, trigger), "kernel")
     (nest,) = thread_nests(kernel.program)
-    kinds = [type(s) for s in nest.body]
+    (position,) = nest.body
+    assert isinstance(position, Let)
+    kinds = [type(s) for s in position.body]
     assert kinds[0] is first
     assert kinds.index(AwaitInputs) == 1 - trigger
     assert kinds.count(LaunchNext) == 1
+
+
+def test_constants_are_read_before_inputs_are_awaited() -> None:
+    form = SKETCH.fits(depthwise(7, 12))
+    assert form is not None
+    kernel = lower_gpu_spatial(form, GpuSpatialTiling(1, 4, 32), "kernel")
+    early, late = str(kernel.program).split("await inputs")
+    assert "= packed0[" in early
+    assert "packed0[" not in late
+
+
+def test_results_that_read_memory_are_computed_before_any_is_stored() -> None:
+    form = SKETCH.fits(transposed(16, 8))
+    assert form is not None
+    lines = str(lower_gpu_spatial(form, GpuSpatialTiling(4, 1, 32), "kernel").program).splitlines()
+    assert any("made[i, v] = x[" in line for line in lines)
+    assert lines[-1].endswith("= made[i, v]")
 
 
 def test_several_stages_do_not_fit() -> None:

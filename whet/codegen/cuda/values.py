@@ -148,6 +148,8 @@ class Values:
     def choice(self, condition: Expr, then: Expr, other: Expr) -> str:
         """One of two values, the other of which is not computed if it reads memory."""
         chosen = self.value(condition)
+        if isinstance(then, Read) and isinstance(other, Const) and self.is_half(then):
+            return self.read_or(chosen, then, other)
         known = dict(self.known)
         with self.lines.apart() as found:
             a, b = self.value(then), self.value(other)
@@ -160,6 +162,25 @@ class Values:
             with self.branch(head):
                 self.lines.line(f"{name} = {self.value(side)};")
         return name
+
+    def is_half(self, read: Read) -> bool:
+        """Whether an element of half precision lies in memory, and is not known yet."""
+        buffer = read.tensor
+        if read in self.known or not isinstance(buffer, Buffer):
+            return False
+        return buffer.dtype in HALVES and buffer.scope == "memory"
+
+    def read_or(self, chosen: str, read: Read, other: Const) -> str:
+        """An element or a constant, made a value behind the choice, so that no predicate must be
+        kept until the element is there."""
+        assert isinstance(read.tensor, Buffer)
+        buffer, name = read.tensor, self.lines.name("s")
+        self.lines.line(f"{memory_type(buffer.dtype)} {name} = {self.to_memory(other, buffer)};")
+        with self.branch(f"if ({chosen})"):
+            at = self.checked(buffer, read.indices)
+            place = self.text_of(self.places.address(buffer, at).expr())
+            self.lines.line(f"{name} = {self.places.bases[buffer]}[{place}];")
+        return self.from_memory(name, buffer)
 
     def reduction(self, e: Reduce) -> str:
         """A reduction inside an expression, as a loop over its one axis."""

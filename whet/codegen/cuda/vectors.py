@@ -16,7 +16,7 @@ from whet.codegen.cuda.support import memory_type
 from whet.codegen.cuda.values import Values, in_lane
 from whet.core.dtypes import DType
 from whet.ir.affine import Affine, free_symbols
-from whet.ir.expr import Binary, Expr, Read, Select, Var, call
+from whet.ir.expr import Binary, Const, Expr, Read, Select, Var, call
 from whet.ir.program import Buffer, Store
 from whet.ir.tensor import subexpressions
 
@@ -35,8 +35,8 @@ def store_vector(values: Values, stmt: Store, var: Var, extent: int) -> None:
     values.begin(*lanes)
     if not any(var in free_symbols(e) for e in (stmt.value, *stmt.indices)):
         lanes, indices = lanes[:1], indices[:1]
-    for read, guards in _wide_reads(values, stmt.value, var, extent):
-        _load_wide(values, read, guards, var, extent)
+    for read, guards, choice in _wide_reads(values, stmt.value, var, extent):
+        _load_wide(values, read, guards, choice, var, extent)
     texts = [values.to_memory(e, stmt.buffer) for e in lanes]
     width = 1
     if values.places.in_memory(stmt.buffer) and len(lanes) == extent:
@@ -58,31 +58,45 @@ def store_vector(values: Values, stmt: Store, var: Var, extent: int) -> None:
 
 def _wide_reads(
     values: Values, value: Expr, var: Var, extent: int
-) -> Iterator[tuple[Read, Guards]]:
-    """Reads that can be wide, with the conditions that they stand under."""
-    seen: set[Expr] = set()
+) -> Iterator[tuple[Read, Guards, Select | None]]:
+    """Reads that can be wide, with the conditions that they stand under, and the choices between
+    them and constants."""
+    seen: set[tuple[Expr, Guards]] = set()
+    found: dict[Read, dict[Guards, Select | None]] = {}
+    choices: dict[tuple[Expr, Guards], Select] = {}
     waiting: list[tuple[Expr, Guards]] = [(value, ())]
     while waiting:
-        e, guards = waiting.pop()
-        if e in seen:
+        e, guards = entry = waiting.pop()
+        if entry in seen:
             continue
-        seen.add(e)
+        seen.add(entry)
         if isinstance(e, Select):
             waiting.append((e.condition, guards))
             if var not in free_symbols(e.condition):
-                waiting.append((e.then, (*guards, (e.condition, True))))
-                waiting.append((e.other, (*guards, (e.condition, False))))
-            continue
-        if isinstance(e, Read) and isinstance(e.tensor, Buffer):
-            if any(isinstance(x, Read) for i in e.indices for x in subexpressions(i)):
-                continue
-            if values.places.in_memory(e.tensor) and (
-                _width(values, e.tensor, e.indices, var, extent) > 1
-            ):
-                yield e, guards
-            continue
-        if not _is_lazy(e):
+                then = (e.then, (*guards, (e.condition, True)))
+                if isinstance(e.other, Const):
+                    choices.setdefault(then, e)
+                waiting += [then, (e.other, (*guards, (e.condition, False)))]
+        elif isinstance(e, Read) and isinstance(e.tensor, Buffer):
+            if _is_wide(values, e, var, extent):
+                found.setdefault(e, {})[guards] = choices.get(entry)
+        elif not _is_lazy(e):
             waiting += [(c, guards) for c in e.children()]
+    for read, places in found.items():
+        if () in places:
+            yield read, (), None
+        elif len(places) == 1:  # under different conditions, it is read under each of them
+            ((guards, choice),) = places.items()
+            yield read, guards, choice
+
+
+def _is_wide(values: Values, read: Read, var: Var, extent: int) -> bool:
+    buffer = read.tensor
+    if any(isinstance(x, Read) for i in read.indices for x in subexpressions(i)):
+        return False
+    assert isinstance(buffer, Buffer)
+    in_memory = values.places.in_memory(buffer)
+    return in_memory and _width(values, buffer, read.indices, var, extent) > 1
 
 
 def _is_lazy(e: Expr) -> bool:
@@ -104,8 +118,13 @@ def _width(values: Values, buffer: Buffer, at: Sequence[Expr], var: Var, extent:
     return max(width, 1)
 
 
-def _load_wide(values: Values, read: Read, guards: Guards, var: Var, extent: int) -> None:
-    """Loads all lanes of a read, and makes them known."""
+def _load_wide(
+    values: Values, read: Read, guards: Guards, choice: Select | None, var: Var, extent: int
+) -> None:
+    """Loads all lanes of a read, and makes them known.
+
+    Where it is not read it is what is chosen then, if that is a constant: nothing chooses again.
+    """
     buffer = read.tensor
     assert isinstance(buffer, Buffer)
     width = _width(values, buffer, read.indices, var, extent)
@@ -116,7 +135,7 @@ def _load_wide(values: Values, read: Read, guards: Guards, var: Var, extent: int
         name = values.lines.name("w")
         text = _wide_text(values, buffer, at, kind, width)
         if conditions:
-            values.lines.line(f"{kind} {name} = {{}};")
+            values.lines.line(f"{kind} {name} = {_instead(values, choice, buffer, width)};")
             values.lines.line(f"if ({' && '.join(conditions)}) {name} = {text};")
         else:
             values.lines.line(f"const {kind} {name} = {text};")
@@ -124,6 +143,16 @@ def _load_wide(values: Values, read: Read, guards: Guards, var: Var, extent: int
             element = in_lane(read, var, start + lane)
             bits = _part(name, kind, lane, buffer.dtype)
             values.known[element] = values.from_memory(bits, buffer)
+            if choice is not None:
+                chosen = in_lane(choice, var, start + lane)
+                values.known[chosen] = values.known[element]
+
+
+def _instead(values: Values, choice: Select | None, buffer: Buffer, width: int) -> str:
+    """A carrier of what is chosen where nothing is read."""
+    if choice is None or not isinstance(choice.other, Const) or str(choice.other.value) == "0.0":
+        return "{}"
+    return _packed([values.to_memory(choice.other, buffer)] * width, buffer.dtype)
 
 
 def _wide_text(values: Values, buffer: Buffer, at: tuple[Expr, ...], kind: str, width: int) -> str:

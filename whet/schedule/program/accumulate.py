@@ -11,16 +11,16 @@ from whet.ir.program import Buffer, LoopKind, Stmt, Store
 from whet.schedule.program.loops import identity_element, loop
 
 UNROLL_LIMIT = 32
-"""So many terms of a reduction are written out at most."""
+"""So many terms of a reduction are written out at most, where nothing else is said."""
 
 
-def loop_kinds(axes: Sequence[Axis]) -> tuple[LoopKind, ...]:
+def loop_kinds(axes: Sequence[Axis], limit: int = UNROLL_LIMIT) -> tuple[LoopKind, ...]:
     """Kinds of the loops of a reduction: the inner ones out, up to the limit."""
     kinds: list[LoopKind] = []
     terms = 1
     for axis in reversed(axes):
         terms *= axis.extent
-        kinds.append("unroll" if terms <= UNROLL_LIMIT else "serial")
+        kinds.append("unroll" if terms <= limit else "serial")
     return tuple(reversed(kinds))
 
 
@@ -28,9 +28,10 @@ class Accumulator:
     """The registers and statements of one reduction over a tile."""
 
     def __init__(
-        self, number: int, reduce: Reduce, shape: tuple[int, ...], at: tuple[Expr, ...]
-    ) -> None:
-        self.reduce, self.at = reduce, at
+        self, number: int, reduce: Reduce, shape: tuple[int, ...], at: tuple[Expr, ...],
+        limit: int = UNROLL_LIMIT,
+    ) -> None:  # fmt: skip
+        self.reduce, self.at, self.limit = reduce, at, limit
         self.value = Buffer(f"acc{number}", shape, reduce.value.dtype, scope="register")
         self.registers = [self.value]
         self.is_arg = reduce.kind.startswith("arg")
@@ -50,7 +51,7 @@ class Accumulator:
         if self.is_arg:
             start.append(Store(self.position, self.at, const(0, i64)))
         update = tile(*self.update(value, [(variables[a], a.extent) for a in axes]))
-        for axis, kind in zip(reversed(axes), reversed(loop_kinds(axes))):
+        for axis, kind in zip(reversed(axes), reversed(loop_kinds(axes, self.limit))):
             update = loop(variables[axis], axis.extent, update, kind=kind)
         return [tile(*start), update]
 

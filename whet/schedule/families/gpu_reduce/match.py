@@ -3,7 +3,9 @@
     y[i] = epilogue(sum(x[i, k] for k in 4096))
 
     part, slot of every thread of a block                    split parts of each slot's terms
+    known, factor = constants of the epilogue and of the first steps
     await inputs
+    if part == 0: operand = other operands of the epilogue
     for steps: acc[v] = combine(acc[v], value at (step * split + part) * width + v)
     along 0: lanes exchange their sums, warps leave theirs in shared memory; barrier; their sum
     along 1: cells[part, slot] = acc                         (shared memory)

@@ -2,11 +2,11 @@
 depthwise and grouped convolutions, reductions and arg-reductions of every kind.
 
     position = b * threads + thread         one tile of rows x width outputs
+    known = constants                       as many as registers hold
     await inputs
-    if position < tiles:
-      acc[rows, width] = identity
-      for k...: acc[i, v] = combine(acc[i, v], value)         (unrolled when short)
-      y[...] = epilogue(acc)
+    acc[rows, width] = identity
+    for k...: acc[i, v] = combine(acc[i, v], value)           (unrolled when short)
+    if position < tiles: y[...] = epilogue(acc)
 
 `width` neighbours lie along the axis in which the output is contiguous, so that threads move whole
 vectors; `rows` positions lie along the axis on which neighbours share most of what they read.
@@ -22,11 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from whet.ir.affine import free_symbols
-from whet.ir.expr import Axis, Read, elements
+from whet.ir.expr import Axis, Read, Reduce, elements
 from whet.ir.tensor import subexpressions
 from whet.schedule.families.spatial.match import Spatial, find_spatial
+from whet.schedule.program.accumulate import loop_kinds
 from whet.schedule.program.triggers import NEVER
 from whet.tasks.task import Task
+
+TERMS_WRITTEN_OUT = 72
+"""Terms of a reduction that are written out at most: a loop waits for memory in every round."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,12 @@ def find_gpu_spatial(task: Task) -> Spatial | None:
     sharing = [a for a in others if any(a not in free_symbols(e) for e in read)]
     pixels = sharing[-1] if sharing else found.pixels
     return replace(found, pixels=pixels, outer=tuple(a for a in others if a is not pixels))
+
+
+def written_out(reduce: Reduce) -> tuple[Axis, ...]:
+    """The inner axes of a reduction, whose terms are written out."""
+    kinds = loop_kinds(reduce.axes, TERMS_WRITTEN_OUT)
+    return tuple(axis for axis, kind in zip(reduce.axes, kinds) if kind == "unroll")
 
 
 def tile_counts(s: Spatial, tile: Mapping[Axis, int]) -> tuple[Axis, ...]:

@@ -14,11 +14,11 @@ import numpy as np
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.ir.affine import affine
-from whet.ir.expr import Axis, Expr, Read, Reduce, elements
+from whet.ir.expr import Axis, Expr, Read, elements
 from whet.ir.threads import WARP
 from whet.schedule.cost.numbers.gpus import WINDOW_NS
 from whet.schedule.cost.work import addresses, form_of, lane_step, operations, reads
-from whet.schedule.families.gpu_spatial.match import tiles
+from whet.schedule.families.gpu_spatial.match import tiles, written_out
 from whet.schedule.families.gpu_spatial.rates import (
     ADD_CYCLES,
     Work,
@@ -28,7 +28,7 @@ from whet.schedule.families.gpu_spatial.rates import (
     wasted,
 )
 from whet.schedule.families.spatial.match import Spatial
-from whet.schedule.program.accumulate import loop_kinds
+from whet.schedule.program.accumulate import UNROLL_LIMIT
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population, population
 
@@ -38,6 +38,9 @@ WRITTEN_OUT = 512
 """Terms of a tile that are written out at most: compilers take long for more."""
 LOADS_AT_ONCE = 4
 """Rounds of a loop whose loads compilers issue together."""
+LOADED_ELEMENTS = 128
+"""Elements that registers of a thread hold at a time: the loads of others wait.  Found in the code
+of kernels with up to 72 terms, not measured."""
 LOAD_SLOTS = 2
 """Instructions of a load, the one that finds its address included."""
 THREAD_OVERHEAD = 24
@@ -48,7 +51,7 @@ def gpu_spatial_holes(s: Spatial, target: GpuTarget, threads: int) -> Population
     """Tiles that registers hold and compilers take, in blocks that are not mostly idle."""
     size = s.stage.target.dtype.itemsize
     pixels = 1 if s.pixels is None else s.pixels.extent
-    terms = max((_unrolled(r) for r in s.stage.reduces), default=1)
+    terms = max((elements(written_out(r)) for r in s.stage.reduces), default=1)
     found: list[tuple[int, ...]] = []
     for rows, width in itertools.product((1, 2, 4, 8), (1, 2, 4, 8)):
         fits = rows <= pixels and width <= s.columns and width * size <= VECTOR_BYTES
@@ -101,12 +104,14 @@ def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
     chain = 0.0
     for reduce in s.stage.reduces:
         count = elements(reduce.axes)
-        written = {a: a.extent for a, kind in zip(reduce.axes, loop_kinds(reduce.axes))
-                   if kind == "unroll"}  # fmt: skip
+        written = {a: a.extent for a in written_out(reduce)}
         terms = elements(tuple(written))
         combine = 3.0 if reduce.kind.startswith("arg") else 1.0
         tally.add(reduce.value, written, count / terms, combine)
-        rounds += count / max(terms, LOADS_AT_ONCE) - 1 if count > terms else 0.0
+        if count > terms:
+            rounds += count / max(terms, LOADS_AT_ONCE) - 1
+        if terms > UNROLL_LIMIT:  # rates were found with shorter ones
+            rounds += max(tally.elements / LOADED_ELEMENTS - 1, 0.0) * (count / terms)
         chain += ADD_CYCLES * count
     stored = s.vector is None or affine(s.stage.address).coefficient(s.vector) == 1
     tally.lines += rows * (width if stored else 4.0 * width)
@@ -122,6 +127,8 @@ class _Tally:
     def __init__(self, s: Spatial, rows: int, width: int) -> None:
         self.s, self.rows, self.width = s, rows, width
         self.instructions = self.lines = self.nbytes = 0.0
+        self.elements = 0.0
+        """Elements that are loaded in a round of the loops that are left."""
         self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
 
     def add(self, value: Expr, window: dict[Axis, int], times: float, combine: float = 0.0) -> None:
@@ -141,6 +148,7 @@ class _Tally:
         count = width if vector else np.ones_like(width)
         loads = 1 if step == 0 or vector else self.width
         lines = float(lines_of(read, 1 if packed else step, width, count)[0])
+        self.elements += places * (1 if step == 0 else self.width)
         self.instructions += times * places * loads * LOAD_SLOTS
         self.lines += times * places * loads * (lines + 1)
         inner = (*window, *(a for r in s.stage.reduces for a in r.axes), *pixels)
@@ -158,8 +166,3 @@ class _Tally:
         form = affine(s.stage.address) if read is None else form_of(read)
         steps = [c for a, c in form.terms if a is not s.vector]
         return s.columns % width == 0 and not any(n % width for n in (*steps, form.constant))
-
-
-def _unrolled(reduce: Reduce) -> int:
-    kinds = zip(reduce.axes, loop_kinds(reduce.axes))
-    return elements(a for a, kind in kinds if kind == "unroll")
