@@ -195,3 +195,16 @@ def test_summed_rows_are_read_along_the_row() -> None:
     x, k = placeholder((4, 8), f32, "x"), reduce_axis(8, "k")
     y: Compute = compute((4,), lambda i: sum_(x[i, k], k), "y")
     check_candidates(SKETCH, make_task(y), count=4)
+
+
+def test_a_table_costs_what_is_looked_up() -> None:
+    def price(entries: int) -> float:
+        table = placeholder((entries, 64), f32, "table")
+        at = placeholder((8,), i64, "at")
+        picked = compute((8, 64), lambda i, j: table[at[i], j], "picked")
+        sketch = GpuSpatialSketch()
+        form = sketch.fits(make_task(picked))
+        assert form is not None
+        return float(sketch.costs(form, TARGET, 1, sketch.space(form, TARGET, 1)).min())
+
+    assert price(100_000) == price(100)

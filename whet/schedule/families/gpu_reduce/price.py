@@ -29,6 +29,7 @@ from whet.schedule.families.gpu_spatial.rates import (
     kernel_ns,
     lines_of,
     nbytes_of,
+    touched_bytes,
     wasted,
 )
 from whet.schedule.program.triggers import AT_END, NEVER
@@ -81,7 +82,7 @@ def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Popul
             step = lane_step(read, axis)
             found = lines_of(read, step, width[rows], width[rows])
             lines[rows] += steps[rows] * found * np.where(step == 1, 1, width[rows])
-            nbytes[rows] += read.tensor.type.nbytes * wasted(read, axis, ())
+            nbytes[rows] += touched_bytes(read) * wasted(read, axis, ())
     rounds = np.maximum(np.ceil(steps / STEPS_AT_ONCE) - 1, 0)
     work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
     ns = WINDOW_NS + kernel_ns(work, holes["trigger"] == AT_END, target)

@@ -27,6 +27,7 @@ from whet.schedule.families.gpu_spatial.rates import (
     kernel_ns,
     lines_of,
     nbytes_of,
+    touched_bytes,
     wasted,
 )
 from whet.schedule.program.triggers import AT_END, NEVER
@@ -99,7 +100,7 @@ def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population
         often = np.where(held, 1, times)
         instructions = instructions + often * vectors
         lines += often * vectors * lines_of(read, step, width, width)
-        nbytes += often * read.tensor.type.nbytes * wasted(read, r.elements[-1], ())
+        nbytes += often * touched_bytes(read) * wasted(read, r.elements[-1], ())
         passes += often * vectors
         late, some = np.maximum(late, np.where(held, 0, times)), some | held
     # What stages load themselves waits for the stages before them.

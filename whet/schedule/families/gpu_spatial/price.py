@@ -25,6 +25,7 @@ from whet.schedule.families.gpu_spatial.rates import (
     kernel_ns,
     lines_of,
     nbytes_of,
+    touched_bytes,
     wasted,
 )
 from whet.schedule.families.spatial.match import Spatial
@@ -153,7 +154,7 @@ class _Tally:
         self.lines += times * places * loads * (lines + 1)
         inner = (*window, *(a for r in s.stage.reduces for a in r.axes), *pixels)
         spread = 1.0 if packed else wasted(read, s.vector, inner)
-        self.nbytes += read.tensor.type.nbytes * spread
+        self.nbytes += touched_bytes(read) * spread
 
     def is_packed(self, read: Read) -> bool:
         """Whether it is a constant, which is stored with the vector axis last."""

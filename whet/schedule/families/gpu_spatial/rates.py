@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
+from whet.ir.affine import free_symbols
 from whet.ir.expr import Axis, Read
 from whet.ir.tensor import Tensor
 from whet.ir.threads import WARP
@@ -85,6 +87,16 @@ def waves(blocks: Array, threads: Array, target: GpuTarget) -> Array:
 
 def nbytes_of(tensors: Sequence[Tensor]) -> float:
     return float(sum(t.type.nbytes for t in tensors))
+
+
+def touched_bytes(read: Read) -> float:
+    """The bytes of the elements that a read finds at all positions: no more than its tensor has,
+    and of a table or a slice no more than are asked for."""
+    axes = frozenset().union(*map(free_symbols, read.indices))
+    found = read.tensor.type.size
+    if all(isinstance(axis, Axis) for axis in axes):
+        found = min(found, prod(axis.extent for axis in axes if isinstance(axis, Axis)))
+    return float(found * read.dtype.itemsize)
 
 
 def lines_of(read: Read, step: int | None, apart: Array, count: Array) -> Array:
