@@ -136,7 +136,7 @@ def test_no_process_outlives_its_driver(how: signal.Signals) -> None:
     assert len(pids) == 2
     time.sleep(0.5)  # now the kernel is running
     driver.send_signal(how)
-    driver.wait(timeout=20)
+    driver.wait(timeout=120)
     driver.stdout.close()
     end = time.monotonic() + 20
     while any(map(is_running, pids)) and time.monotonic() < end:

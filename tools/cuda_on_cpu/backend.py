@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +13,6 @@ from whet.build.cuda.backend import CudaBackend
 from whet.build.cuda.segments import CudaAssembler
 from whet.codegen.cuda.generator import CudaGenerator
 from whet.core.caching import FileCache
-from whet.core.containers import usable_processors
 from whet.core.gpu import PRESETS, GpuTarget
 from whet.runtime.executable import Adopted
 
@@ -27,8 +25,7 @@ class TextGenerator(CudaGenerator):
         object.__setattr__(self, "checked", checked)
 
     def objects(self, texts: Sequence[str], cache: FileCache) -> list[bytes]:
-        with ThreadPoolExecutor(usable_processors()) as pool:
-            return list(pool.map(lambda text: compile_text(text, checked=self.checked), texts))
+        return [compile_text(text, checked=self.checked) for text in texts]
 
 
 class TextBackend(CudaBackend):
