@@ -42,9 +42,9 @@ def loop(var: Var, extent: Scalar, *body: Stmt, kind: LoopKind = "serial") -> Lo
 
 def copy(
     target: Buffer, at: Sequence[Scalar], source: Buffer, start: Sequence[Scalar],
-    elements: int, valid: Expr = ALWAYS,
+    elements: int, valid: Expr = ALWAYS, *, near: bool = False,
 ) -> Copy:  # fmt: skip
-    return Copy(target, indices(*at), source, indices(*start), elements, valid)
+    return Copy(target, indices(*at), source, indices(*start), elements, valid, near)
 
 
 def allocate(buffers: Sequence[Buffer], body: Block) -> Block:
@@ -95,7 +95,8 @@ def transposed(tiles: int = 2) -> Program:
 def ring(k: int = 20, stages: int = 3) -> Program:
     """y = a @ b.T for matrices of 16 rows, with tiles of 8 x 8 and a ring of copies.
 
-    A thread has one element; 16 threads copy the next 4 columns of the factors.
+    A thread has one element; 16 threads copy the next 4 columns of the factors, one of which stays
+    near the processor.
     """
     a, b = Buffer("a", (16, k), f32), Buffer("b", (16, k), f32)
     y = Buffer("y", (16, 16), f32)
@@ -111,7 +112,7 @@ def ring(k: int = 20, stages: int = 3) -> Program:
         return (
             If(me < 8, (copy(left, [slot, me, 0], a, [row + me, from_], 4),)),
             If((me >= 8) & (me < 16),
-               (copy(right, [slot, me - 8, 0], b, [column + me - 8, from_], 4),)),
+               (copy(right, [slot, me - 8, 0], b, [column + me - 8, from_], 4, near=True),)),
         )  # fmt: skip
 
     slot = t % stages

@@ -503,6 +503,7 @@ unsigned int whet_shared_address(const void* p) {
   return (unsigned)((const unsigned char*)p - now->block->shared);
 }
 void whet_copy_16(unsigned int to, const void* from, bool valid) { copy(to, from, 16, valid); }
+void whet_copy_16_near(unsigned int to, const void* from, bool valid) { copy(to, from, 16, valid); }
 void whet_copy_8(unsigned int to, const void* from, bool valid) { copy(to, from, 8, valid); }
 void whet_copy_4(unsigned int to, const void* from, bool valid) { copy(to, from, 4, valid); }
 void whet_commit() { now->groups.emplace_back(); }

@@ -94,6 +94,7 @@ template <typename T> inline T __shfl_xor_sync(unsigned, T x, int mask) {
 
 unsigned int whet_shared_address(const void* p);
 void whet_copy_16(unsigned int to, const void* from, bool valid);
+void whet_copy_16_near(unsigned int to, const void* from, bool valid);
 void whet_copy_8(unsigned int to, const void* from, bool valid);
 void whet_copy_4(unsigned int to, const void* from, bool valid);
 void whet_commit();

@@ -71,7 +71,8 @@ class Copy(ThreadStmt):
     """target[at...] = source[start...], a run along both last axes that moves in the background.
 
     Where `valid` does not hold, nothing is read and the run is zero.  The elements are undefined
-    until the group that the copy is committed to has been waited for.
+    until the group that the copy is committed to has been waited for.  `near` says that the block
+    will read them again, so that they are worth a place in the processor's own cache.
     """
 
     target: Buffer
@@ -80,6 +81,7 @@ class Copy(ThreadStmt):
     start: tuple[Expr, ...]
     elements: int
     valid: Expr
+    near: bool = False
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -89,15 +91,15 @@ class Copy(ThreadStmt):
         split = len(self.at)
         *indices, valid = expressions
         at, start = tuple(indices[:split]), tuple(indices[split:])
-        return Copy(self.target, at, self.source, start, self.elements, valid)
+        return Copy(self.target, at, self.source, start, self.elements, valid, self.near)
 
     @property
     def text(self) -> str:
         known = isinstance(self.valid, Const) and self.valid.value
         condition = "" if known else f" if {self.valid}"
         return (
-            f"copy {_place(self.target, self.at)} <- {_place(self.source, self.start)}, "
-            f"{self.elements} elements{condition}"
+            f"copy {'near ' * self.near}{_place(self.target, self.at)} <- "
+            f"{_place(self.source, self.start)}, {self.elements} elements{condition}"
         )
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.measure.planted import matmul_task, task_of
 from whet.core.dtypes import f16, f32, i64
+from whet.core.gpu import PRESETS
 from whet.ir.expr import call, cast, const, select
 from whet.ir.program import Buffer
 from whet.ir.tensor import Placeholder, Tensor, compute, reduce_axis, sum_
 from whet.measure.cuda.examples import make_trials
 from whet.measure.cuda.precise import TOLERANCES, evaluate_precisely, tolerance_of
+from whet.measure.cuda.prepare import Bench, Lowered, gpu_job, lower
+from whet.measure.results import Candidate
+from whet.schedule.space.registry import choices
 from whet.tasks.examples import make_example
 from whet.tasks.task import Task
 
@@ -33,13 +39,22 @@ def test_halves_are_not_rounded_on_the_way() -> None:
     assert tolerance_of([y]) == TOLERANCES["f16"]
 
 
-def test_rounding_of_factors_is_part_of_the_error() -> None:
-    y = compute((8,), lambda i: call("tf32", X[i]) * X[i], "y")
-    values = np.linspace(1, 2, 8).astype(np.float32)
-    found = evaluate_precisely([y], {X: values})
-    assert found is not None
-    np.testing.assert_array_equal(found[0], values.astype(np.float64) ** 2)
-    assert tolerance_of([y]) == TOLERANCES["tf32"]
+@pytest.mark.parametrize(
+    ("precision", "sketch", "explained"),
+    [("tf32", "gpu_tf32", "tf32"), ("tf32", "gpu_ffma", "f32"), ("fp32x3", "gpu_fp32x3", "f32"),
+     ("fp32", "gpu_ffma", "f32")],
+)  # fmt: skip
+def test_errors_are_those_of_what_kernels_round(
+    precision: str, sketch: str, explained: str
+) -> None:
+    target = replace(PRESETS["cuda-sm_90a"], precision=precision)
+    task = matmul_task(48, 64, 40)
+    bench = Bench(task, make_trials(task, make_example(task)), target)
+    (chosen,) = (c for c in choices(task, target, 1, "real") if c.sketch.name == sketch)
+    made = lower(Candidate(sketch, chosen.holes), bench)
+    assert isinstance(made, Lowered)
+    job, _ = gpu_job(made, bench)
+    assert [check.allowed for check in job.checks] == ["exact", TOLERANCES[explained]]
 
 
 @pytest.mark.parametrize(

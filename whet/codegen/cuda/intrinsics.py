@@ -155,6 +155,10 @@ _THREADS = {
         "void whet_copy_16(unsigned int to, const void* from, bool valid)",
         _assembly("cp.async.cg.shared.global [%0], [%1], 16, %2;", "",
                   '"r"(to), "l"(from), "r"(valid ? 16 : 0)')),
+    "copy_16_near": _function(
+        "void whet_copy_16_near(unsigned int to, const void* from, bool valid)",
+        _assembly("cp.async.ca.shared.global [%0], [%1], 16, %2;", "",
+                  '"r"(to), "l"(from), "r"(valid ? 16 : 0)')),
     "copy_8": _function(
         "void whet_copy_8(unsigned int to, const void* from, bool valid)",
         _assembly("cp.async.ca.shared.global [%0], [%1], 8, %2;", "",

@@ -81,7 +81,8 @@ def _copy(writer: _KernelWriter, stmt: Copy) -> None:
         valid = values.named(valid, "bool")
         place = f"({place} & -(int){valid})"
     base = places.bases[stmt.source]
-    lines.line(f"{lines.call(f'copy_{nbytes}')}({to}, {base} + {place}, {valid});")
+    kind = "copy_16_near" if stmt.near and nbytes == 16 else f"copy_{nbytes}"
+    lines.line(f"{lines.call(kind)}({to}, {base} + {place}, {valid});")
 
 
 def _exchange(writer: _KernelWriter, stmt: Exchange) -> None:

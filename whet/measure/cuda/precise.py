@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from whet.core.dtypes import f64
+from whet.core.precision import STRICT
 from whet.core.types import Array
 from whet.ir.affine import rebuild
 from whet.ir.expr import Binary, Call, Cast, Const, Expr, Read, Reduce, Reinterpret, cast
@@ -18,7 +19,8 @@ from whet.ir.tensor import Compute, Placeholder, Tensor, stages, subexpressions
 from whet.tasks.products import evaluate_fast
 
 TOLERANCES = {"f64": 1e-12, "f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1.6e-2}
-"""Errors relative to the norm of all results that rounding explains, by what is rounded to."""
+"""Errors relative to the norm of all results that rounding explains, by what is rounded to: a type,
+or the precision that factors of products have."""
 _JUMPING = frozenset({"sign", "floor", "ceil", "round", "trunc", "truncdiv", "truncmod"})
 _JUMPING_INFIX = frozenset({"mod", "floordiv"})
 
@@ -27,17 +29,15 @@ class _Jumps(Exception):  # noqa: N818 - no error: there is no yardstick
     """A result that jumps where its arguments hardly change."""
 
 
-def tolerance_of(outputs: Sequence[Tensor]) -> float:
-    """The error that the coarsest type on the way to the outputs explains."""
+def tolerance_of(outputs: Sequence[Tensor], precision: str = STRICT) -> float:
+    """The error that the coarsest type on the way to the outputs explains, or the precision of
+    products: that some round their factors is said by kernels, and not by tasks."""
     roundings = {t.dtype.name for t in stages(outputs) if t.dtype.is_float}
     for stage in stages(outputs):
         if isinstance(stage, Compute):
-            for e in subexpressions(stage.body):
-                if e.dtype.is_float:
-                    roundings.add(e.dtype.name)
-                if isinstance(e, Call) and e.name == "tf32":
-                    roundings.add(e.name)
-    return max((TOLERANCES.get(name, 1.0) for name in roundings), default=0.0)
+            roundings |= {e.dtype.name for e in subexpressions(stage.body) if e.dtype.is_float}
+    explained = max((TOLERANCES.get(name, 1.0) for name in roundings), default=0.0)
+    return max(explained, TOLERANCES.get(precision, 0.0)) if roundings else explained
 
 
 def evaluate_precisely(
@@ -82,8 +82,6 @@ def _widened(body: Expr, tensors: Mapping[Tensor, Tensor]) -> Expr:
             case Cast(value=value) if e.dtype.is_float:
                 inner = visit(value)
                 return inner if inner.dtype == f64 else cast(inner, f64)
-            case Call(name="tf32", args=(value,)):
-                return visit(value)
         return rebuild(e, map(visit, e.children()))
 
     return visit(body)

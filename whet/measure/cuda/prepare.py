@@ -10,8 +10,11 @@ from whet.codegen.cuda.generator import CudaGenerator
 from whet.codegen.cuda.launch import Launch, launches_of
 from whet.core.gpu import GpuTarget
 from whet.core.outcomes import Outcome
+from whet.core.precision import STRICT
 from whet.core.types import Array
+from whet.ir.program import walk
 from whet.ir.tensor import Compute, Tensor
+from whet.ir.threads import MatrixMultiplyAdd
 from whet.measure.binding import bind, kernel_of
 from whet.measure.cuda.examples import Trial
 from whet.measure.cuda.jobs import Check, GpuJob
@@ -92,7 +95,8 @@ def over_limit(kernel: Kernel, launches: tuple[Launch, ...], target: GpuTarget) 
 def gpu_job(made: Lowered, bench: Bench) -> tuple[GpuJob, dict[str, Array]]:
     """The memory that the kernel runs on, and the arrays that its checks name."""
     bound = bind(made.kernel, bench.task, has_status=made.has_status)
-    tolerance = tolerance_of(bench.task.outputs)
+    rounds = any(isinstance(s, MatrixMultiplyAdd) for s in walk(made.kernel.program.body))
+    tolerance = tolerance_of(bench.task.outputs, bench.target.precision if rounds else STRICT)
     checks = [Check(t.name, "exact" if t.exact and made.exact else tolerance) for t in bench.trials]
     arrays = {
         check.key(p.array): _values(tensor, check.key(p.array), trial, bench)

@@ -40,6 +40,8 @@ class Loader:
     outer: Mapping[Expr, Expr]
     thread: Expr
     threads: int
+    near: bool = False
+    """Whether the block reads elements again that it has just read."""
 
     def load(self, tile: Expr, slot: Expr) -> Stmt:
         """The statements of one thread that bring tile number `tile` of the depth into a slot."""
@@ -96,7 +98,7 @@ class Loader:
             return Store(self.ring, at, select(all_of(inside), value, 0) if inside else value)
         inside.append(substitute(place.condition, env))
         start = tuple(substitute(x, env) for x in place.indices)
-        return Copy(self.ring, at, place.memory, start, run, all_of(inside))
+        return Copy(self.ring, at, place.memory, start, run, all_of(inside), self.near)
 
 
 @dataclass(frozen=True, eq=False)

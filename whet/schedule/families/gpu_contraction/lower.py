@@ -37,9 +37,11 @@ from whet.schedule.families.gpu_contraction.loader import Loader
 from whet.schedule.families.gpu_contraction.match import VECTOR, GpuContraction, Span, Tiling
 from whet.schedule.families.gpu_contraction.mma import WarpTiles
 from whet.schedule.families.gpu_contraction.operand import Operand, left_operand, right_operand
+from whet.schedule.families.gpu_contraction.place import place_of
 from whet.schedule.families.gpu_contraction.shared import left_shape, right_shape, sums_shape
 from whet.schedule.families.gpu_contraction.tile import Factors, Tile
 from whet.schedule.families.gpu_contraction.vectors import Vectors
+from whet.schedule.families.gpu_contraction.windows import LEAST_ROWS, window_of
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, loop, split_index
 from whet.schedule.program.triggers import AT_END, AT_START
@@ -73,6 +75,17 @@ class _Lowering:
         constant = (form.a_is_constant, form.b_is_constant)
         factors = Factors(form.leaf, form.a.dtype, form.b.dtype, form.dtype, constant)
         self.leaf = leaf(factors, t, self.warp, self.lane)
+        many = form.leaf.is_matrix and t.bm >= LEAST_ROWS
+        place = place_of(form.a, form.task) if many else None
+        axes = form.contraction.m_axes
+        self.window = None if place is None else window_of(place, axes, form.k_axes)
+
+    def tile(self, number: Expr) -> Expr:
+        """The tile of the depth that is multiplied as that number."""
+        if self.window is None:
+            return number
+        tiles = self.steps * self.t.splits
+        return self.window.taps_first(number, self.form.k_axes, self.t.bk, tiles)
 
     @property
     def shares_sums(self) -> bool:
@@ -82,7 +95,8 @@ class _Lowering:
     def kernel(self, name: str) -> Kernel:
         left, right = left_operand(self.form, self.t), right_operand(self.form, self.t)
         loads = (
-            self.loader(left, self.a_ring, self.form.rows(self.t), self.first_row, True),
+            self.loader(left, self.a_ring, self.form.rows(self.t), self.first_row, True,
+                        near=self.window is not None),
             self.loader(right, self.b_ring, self.form.columns(self.t), self.first_column,
                         self.form.leaf.is_matrix),
         )  # fmt: skip
@@ -94,12 +108,19 @@ class _Lowering:
         return Kernel(program, arguments, self.form.task.outputs)
 
     def loader(
-        self, operand: Operand, ring: Buffer, rows: Span, first: Expr, depth_last: bool
+        self,
+        operand: Operand,
+        ring: Buffer,
+        rows: Span,
+        first: Expr,
+        depth_last: bool,
+        *,
+        near: bool = False,
     ) -> Loader:
         tiles = self.steps * self.t.splits
         return Loader(
             operand, self.form.task, ring, depth_last, rows, first, self.t.bk, tiles,
-            self.outer, self.thread, self.threads,
+            self.outer, self.thread, self.threads, near,
         )  # fmt: skip
 
     def nest(self, body: Block) -> Stmt:
@@ -125,15 +146,15 @@ class _Lowering:
         held = end.held(v, self.form.task, free, AHEAD[self.form.leaf.is_matrix])
         before: list[Stmt] = [LaunchNext()] if t.trigger == AT_START else []
         if constant:
-            early = [x.load(first + s, s) for x in constant]
+            early = [x.load(self.tile(first + s), s) for x in constant]
             before.append(loop(s, ahead, *early, kind="unroll"))
         before += (*held.early, AwaitInputs())
-        late = [x.load(first + s, s) for x in others]
+        late = [x.load(self.tile(first + s), s) for x in others]
         before += (loop(s, ahead, *late, Commit(), kind="unroll"), *held.ahead)
         later = step + ahead
         refill: Block = ()
         if self.steps > ahead:
-            again = tuple(x.load(first + later, later % slots) for x in loads)
+            again = tuple(x.load(self.tile(first + later), later % slots) for x in loads)
             refill = (If(later < self.steps, again),)
         rounds = loop(
             step, self.steps,
