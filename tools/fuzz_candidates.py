@@ -1,6 +1,6 @@
 """Random candidates of random tasks through the measurer:  python tools/fuzz_candidates.py
 
-    [--candidates 10000] [--tasks 30] [--threads 2] [--seed 0]
+    [--candidates 10000] [--tasks 30] [--threads 2] [--seed 0] [--target cuda] [--precision tf32]
 
 Every candidate is built and checked as a search would do it.  Those that are accepted are tried
 again on other inputs, which must agree too: a wrong result that was accepted, or a driver that
@@ -15,19 +15,23 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.build.random_graphs import random_graph
-from whet.api.engines import target_name
-from whet.core.cpu import CpuTarget, named_target
+from whet.api.engines import precision_name, target_name
+from whet.build.backend import backend_of, named_target
+from whet.core.precision import PRECISIONS
+from whet.core.target import Target
 from whet.joint.tuning import weighted_tasks
-from whet.measure.cpu.measurer import Measurer
 from whet.measure.results import Candidate
+from whet.measure.runner import Runner
 from whet.tasks.examples import make_example
 from whet.tasks.task import Task
 from whet.tune.space import Space, make_space
@@ -37,7 +41,14 @@ LENGTH = 5
 """Operators of a random graph."""
 
 
-def random_spaces(target: CpuTarget, threads: int, seed: int) -> Iterator[Space]:
+def runner_of(target: Target, seed: int) -> Runner[Any]:
+    """What measures on this machine, with inputs of that seed."""
+    made: Any = backend_of(target).runner()
+    made.examples = partial(make_example, seed=seed)
+    return made
+
+
+def random_spaces(target: Target, threads: int, seed: int) -> Iterator[Space]:
     """Spaces of tasks that all differ."""
     known: set[str] = set()
     rng = np.random.default_rng(seed)
@@ -66,19 +77,17 @@ def batched(candidates: list[Candidate], count: int) -> Iterator[list[Candidate]
 
 
 def check(
-    task: Task, candidates: list[Candidate], threads: int, target: CpuTarget,
-    first: Measurer, second: Measurer, outcomes: Counter[str],
+    task: Task, candidates: list[Candidate], threads: int, target: Target,
+    first: Runner[Any], second: Runner[Any], outcomes: Counter[str],
 ) -> int:  # fmt: skip
     """How many wrong results were accepted."""
-    for measurer in (first, second):  # nobody is timed closely
-        measurer.best[(task.key, target.key, threads)] = 1e-9
-    found = first.measure(task, candidates, threads, target)
+    found = list(first.trials(task, candidates, threads, target))
     outcomes.update(m.outcome.value for m in found)
     for m in found:
         if not m.ok:
             print(f"{m.outcome.value}: {m.candidate}: {m.message}")
     accepted = [m.candidate for m in found if m.ok]
-    again = second.measure(task, accepted, threads, target)
+    again = list(second.trials(task, accepted, threads, target))
     wrong = [m for m in again if m.outcome.value == "wrong_answer"]
     for m in wrong:
         print(f"\nACCEPTED BUT WRONG: {m.candidate}: {m.message}\n{task.text}")
@@ -91,13 +100,16 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", help="cpu or cuda, this machine's; or another that it can run")
+    parser.add_argument("--precision", choices=PRECISIONS, help="of a GPU's kernels")
     given = parser.parse_args()
-    target, rng = named_target(target_name(None)), np.random.default_rng(given.seed)
+    target, rng = named_target(target_name(given.target)), np.random.default_rng(given.seed)
+    target = backend_of(target).in_precision(target, precision_name(given.precision))
     outcomes: Counter[str] = Counter()
     sketches: Counter[str] = Counter()
     wrong, start = 0, time.monotonic()
     share = -(-given.candidates // given.tasks)
-    with Measurer() as first, Measurer(partial(make_example, seed=1)) as second:
+    with closing(runner_of(target, 0)) as first, closing(runner_of(target, 1)) as second:
         spaces = random_spaces(target, given.threads, given.seed)
         tasks = 0
         while tasks < given.tasks or outcomes.total() < given.candidates:

@@ -9,7 +9,8 @@ A file has a JSON object in every line, `.xz` or plain:
 `pdl` microseconds of a kernel that follows itself, launched when the one before it has ended or
 while it runs.  Rows with `bad`, and kernels on leaves that whet does not have, are left out: those
 of wgmma have rows of exactly 128 bytes in shared memory.  Of candidates that were measured several
-times the median counts.
+times the median counts.  Rows of whet's own kernels (`own_rows`, written by `gpu_layers.py`) bring
+the shape of their layer along: `rows`, `columns`, `depth`, `network`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from whet.core.gpu import PRESETS
 from whet.core.types import Array
 from whet.ir.program import Buffer
 from whet.ir.tensor import placeholder
+from whet.measure.results import Measured
 from whet.ops.matmul import MatMul
 from whet.schedule.families.gpu_contraction.estimate import Work
 from whet.schedule.families.gpu_contraction.match import (
@@ -40,6 +42,7 @@ from whet.schedule.families.gpu_contraction.match import (
     Leaf,
     find_gpu_contraction,
 )
+from whet.schedule.families.gpu_contraction.resources import registers_of, shared_bytes, threads_of
 from whet.schedule.families.gpu_contraction.space import HOLES, gpu_holes
 from whet.schedule.program.triggers import AT_START, NEVER
 from whet.schedule.space.sketch import Population
@@ -139,7 +142,7 @@ def read_kernels(path: Path) -> dict[str, list[Layer]]:
 
 
 def _by_wgmma(row: Mapping[str, Any]) -> bool:
-    if row["kind"] == "simt":
+    if row["kind"] == "simt" or "rows" in row:
         return False
     size = 2 if row["kind"] == "f16" else 4
     ring = row["STG"] * (row["BM"] + row["BN"]) * (row["BK"] * size + 16)
@@ -159,12 +162,42 @@ def _layer(kind: str, name: str, rows: Sequence[dict[str, Any]]) -> Layer:
     def column(key: str) -> Array:
         return np.array([float(np.median([row[key] for row in same])) for _, same in kernels])
 
-    shape, network = shapes(kind)[name]
+    if "rows" in rows[0]:
+        shape = Shape(*(int(rows[0][size]) for size in ("rows", "columns", "depth")))
+        network = rows[0]["network"]
+    else:
+        shape, network = shapes(kind)[name]
     return Layer(
         LEAVES[kind], name, network, shape, np.array([sizes for sizes, _ in kernels], np.int64),
         {launch: 1000 * column(launch) for launch in TIMES},
         column("regs").astype(np.int64), column("smem").astype(np.int64),
     )  # fmt: skip
+
+
+def own_rows(
+    name: str, network: str, form: GpuContraction, trials: Sequence[Measured]
+) -> Iterator[dict[str, Any]]:
+    """Lines of a file for whet's kernels of a layer on one leaf, those that were timed in all ways
+    in which the leaf's kernels are launched."""
+    c, kind = form.contraction, next(k for k, leaf in LEAVES.items() if leaf is form.leaf)
+    times: dict[tuple[int, ...], dict[int, float]] = defaultdict(dict)
+    for trial in trials:
+        if trial.ok:
+            sizes = tuple(trial.candidate.holes[hole] for hole in HOLES[:-1])
+            times[sizes][trial.candidate.holes[HOLES[-1]]] = 1e6 * trial.seconds
+    ways = {NEVER, AT_START} if form.leaf.is_matrix else {NEVER}
+    for sizes, found in times.items():
+        if not ways <= found.keys():
+            continue
+        holes = {hole: np.array([size]) for hole, size in zip(HOLES, sizes)}
+        yield {
+            "kind": kind, "name": name, "network": network, "rows": c.rows, "columns": c.columns,
+            "depth": form.depth, **dict(zip(SIZES, sizes)),
+            "nt": int(threads_of(form.leaf, holes)[0]),
+            "regs": int(registers_of(form.leaf, form.dtype.itemsize, holes)[0]),
+            "smem": int(shared_bytes(form, holes)[0]), "us": found[NEVER],
+            "pdl": found.get(AT_START, found[NEVER]),
+        }  # fmt: skip
 
 
 def shapes(kind: str) -> dict[str, tuple[Shape, str]]:
