@@ -1,7 +1,7 @@
 """The candidates of a contraction on a GPU: tiles that paid in measurements, times all the rest.
 
-Sizes are those that were best for some layer of ResNet-50 and BERT on an H200 (18,000 kernels), and
-for warps larger ones, which products of many rows need and those layers are too small for.
+Sizes are those that were best for some layer of ResNet-50 and BERT on an H200 (18,000 kernels).
+Products that are larger than all of those may have larger tiles of warps.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ WARP_TILES = (
     (32, 128, 32, 32), (64, 32, 16, 32), (64, 32, 32, 16), (64, 32, 32, 32), (64, 64, 16, 32),
     (64, 64, 32, 16), (64, 64, 32, 32), (64, 128, 32, 32), (64, 128, 32, 64), (128, 32, 32, 16),
     (128, 32, 32, 32), (128, 64, 32, 32), (128, 64, 64, 32), (128, 128, 64, 32),
-    (128, 128, 64, 64), (256, 64, 64, 32), (256, 64, 64, 64), (256, 128, 64, 64),
 )  # fmt: skip
+LARGE_WARP_TILES = ((128, 128, 64, 64), (256, 64, 64, 32), (256, 64, 64, 64), (256, 128, 64, 64))
+"""Tiles that read fewer numbers for every product, and leave a processor few warps."""
+LARGE = 600_000_000
+"""Multiply-adds from which these are offered: twice those of the largest product measured."""
 STAGE_BYTES = {False: (64, 128), True: (64, 128, 256)}
 """Bytes of a row along the depth, for threads and for warps."""
 STAGES = {False: (2, 3, 4), True: (2, 3, 4, 6)}
@@ -51,7 +54,7 @@ def gpu_holes(form: GpuContraction, target: GpuTarget) -> Population:
     """Every legal combination of the sizes."""
     matrix = form.leaf.is_matrix
     size = form.a.dtype.itemsize if matrix else 4  # factors of threads are at least that wide
-    tiles = WARP_TILES if matrix else THREAD_TILES
+    tiles = tiles_of(form)
     axes = (
         np.arange(len(tiles)),
         np.array([n // size for n in STAGE_BYTES[matrix]]),
@@ -65,6 +68,15 @@ def gpu_holes(form: GpuContraction, target: GpuTarget) -> Population:
     every = _with_stages_in_use(form, every)
     keep = is_legal(form, target, every) & is_sensible(form, target, every)
     return {name: column[keep] for name, column in every.items()}
+
+
+def tiles_of(form: GpuContraction) -> tuple[tuple[int, int, int, int], ...]:
+    """The tiles that are tried."""
+    if not form.leaf.is_matrix:
+        return THREAD_TILES
+    c = form.contraction
+    is_large = c.batch * c.rows * c.columns * form.depth >= LARGE
+    return WARP_TILES + (LARGE_WARP_TILES if is_large else ())
 
 
 def _with_stages_in_use(form: GpuContraction, holes: Population) -> Population:
