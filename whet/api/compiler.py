@@ -88,7 +88,8 @@ class Options:
 
     def _simplified(self, graph: Graph) -> Graph:
         """The graph after all passes, its values stored as the precision says."""
-        made, storage = optimize(graph, numerics=self.numerics), self.precision.storage
+        made = self.engine.written_out(optimize(graph, numerics=self.numerics), self.numerics)
+        storage = self.precision.storage
         return made if storage is None else half_precision(made, storage)
 
     def _tune(self, graph: Graph) -> None:

@@ -40,6 +40,9 @@ class Engine(Protocol):
     def can_tune(self) -> bool:
         """Whether faster kernels can be searched for."""
 
+    def written_out(self, graph: Graph, numerics: Numeric) -> Graph:
+        """The graph with recurrences written out, where native code runs no loops."""
+
     def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
         """The graph that is expected to run fastest among those that compute the same."""
 

@@ -35,6 +35,9 @@ class Interpreter:
     target: ClassVar[None] = None
     can_tune: ClassVar[bool] = False
 
+    def written_out(self, graph: Graph, numerics: Numeric) -> Graph:
+        return graph
+
     def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
         return graph
 

@@ -16,9 +16,11 @@ from whet.core.config import process_config
 from whet.core.errors import RecordsError
 from whet.core.target import Target
 from whet.graph.graph import Graph
+from whet.graph.passes.write_out import has_recurrence, write_out
 from whet.ops.base import Numeric
 from whet.runtime.executable import Executable
 from whet.runtime.schedules import StoredSchedule
+from whet.tasks.price import no_evidence
 
 if TYPE_CHECKING:
     from whet.db.store import Database
@@ -45,6 +47,12 @@ class Native:
     def _used(self, threads: int) -> int:
         """The number of threads that code and records are for."""
         return backend_of(self.target).used_threads(threads)
+
+    def written_out(self, graph: Graph, numerics: Numeric) -> Graph:
+        if not has_recurrence(graph):
+            return graph
+        price = backend_of(self.target).price(self.target, 1, numerics, no_evidence)
+        return graph if price.controls else write_out(graph, numerics)
 
     def rewrite(self, graph: Graph, threads: int, numerics: Numeric) -> Graph:
         seconds, threads = process_config().rewrite_seconds, self._used(threads)
