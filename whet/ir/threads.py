@@ -21,7 +21,7 @@ once, where they are neighbours.
 unrolling.  Buffers of scope `shared` belong to a block; one that is allocated outside the cluster
 loop has the rank as its first axis and is distributed: a block writes its own part, and after a
 barrier of the cluster reads those of others.  What one thread writes, another may read after a
-barrier.
+barrier; what it writes to parameters of the program, only threads of its block may.
 
 *Lanes.*  The lanes of a warp read each other's registers without a barrier: `other[0] <- acc[0] of
 lane ^ 16` gives every lane what the one 16 from it has.

@@ -148,6 +148,14 @@ _SCALARS = {
 
 # -------------------------------------------------------------------------------- shared memory
 _SHARED = "(unsigned int)__cvta_generic_to_shared(p)"
+# A cluster reads each other's shared memory, nothing else that it wrote.  An arrival that releases
+# global memory, too, waits until the second cache has acknowledged all that was written there.
+_ARRIVE = (
+    "fence.acq_rel.cta;\\n"
+    "fence.release.sync_restrict::shared::cta.cluster;\\n"
+    "barrier.cluster.arrive.relaxed.aligned;"
+)
+
 _THREADS = {
     "shared_address": _function(
         "unsigned int whet_shared_address(const void* p)", f"return {_SHARED};"),
@@ -179,10 +187,8 @@ _THREADS = {
         "void whet_launch_next()", _assembly("griddepcontrol.launch_dependents;"), 90),
     "cluster_barrier": _function(
         "void whet_cluster_barrier()",
-        _assembly("barrier.cluster.arrive.release.aligned;\\n"
-                  "barrier.cluster.wait.acquire.aligned;"), 90),
-    "arrive": _function(
-        "void whet_arrive()", _assembly("barrier.cluster.arrive.release.aligned;"), 90),
+        _assembly(f"{_ARRIVE}\\nbarrier.cluster.wait.acquire.aligned;"), 90),
+    "arrive": _function("void whet_arrive()", _assembly(_ARRIVE), 90),
     "await_arrivals": _function(
         "void whet_await_arrivals()", _assembly("barrier.cluster.wait.acquire.aligned;"), 90),
     "in_rank": _function(
