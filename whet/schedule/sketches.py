@@ -17,6 +17,7 @@ from whet.schedule.families.gpu_contraction.sketch import (
 )
 from whet.schedule.families.gpu_reduce.sketch import GpuReduceSketch
 from whet.schedule.families.gpu_rows.sketch import GpuRowsSketch
+from whet.schedule.families.gpu_running.sketch import GPU_RUNNING_ATTENTION
 from whet.schedule.families.gpu_spatial.sketch import GpuSpatialSketch
 from whet.schedule.families.parts.sketch import PARTS
 from whet.schedule.families.planar.sketch import PLANAR
@@ -33,7 +34,7 @@ from whet.schedule.space.sketch import Sketch
 OWN_SKETCHES: tuple[Sketch[Any, Any], ...] = (
     CONTRACTION, TURNED, DIVIDED, FOLDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING,
     PLANAR, ROWS, TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
-    GPU_MMA, GPU_TF32, GPU_FP32X3, GPU_FFMA, *GPU_ATTENTION,
+    GPU_MMA, GPU_TF32, GPU_FP32X3, GPU_FFMA, *GPU_ATTENTION, *GPU_RUNNING_ATTENTION,
     GpuRowsSketch(), GpuReduceSketch(), GpuSpatialSketch(),
 )  # fmt: skip
 """Of equal prices the first one wins."""

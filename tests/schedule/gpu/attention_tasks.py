@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,7 +41,8 @@ class Attention:
     constant: bool = False
     """Whether keys and values are known when the kernel is built."""
 
-    def task(self) -> Task:
+    def task(self, power: Callable[[Expr], Expr] = lambda x: call("exp", x)) -> Task:
+        """The task; or another, with something else in place of the exponential."""
         h, dtype = self.heads, self.dtype
         q = placeholder((h, self.rows, self.depth), dtype, "q")
         k = placeholder((h, self.keys, self.depth), dtype, "k")
@@ -62,9 +64,6 @@ class Attention:
                 total = select(j <= row, total, const(-1e9, f32))
             return cast(total, dtype)
 
-        def power(i: Axis, row: Axis, j: Axis) -> Expr:
-            return call("exp", cast(s[i, row, j], f32) - top[i, row, 0])
-
         def weight(i: Expr, row: Expr, j: Expr) -> Expr:
             return cast(e[i, row, j] * (const(1.0, f32) / total[i, row, 0]), dtype)
 
@@ -78,9 +77,7 @@ class Attention:
         s = compute((h, self.rows, self.keys), score, "s")
         shape = (h, self.rows, 1)
         top = compute(shape, lambda i, row, _: max_(cast(s[i, row, m], f32), m), "top")
-        e = compute(
-            s.shape, lambda i, row, j: call("exp", cast(s[i, row, j], f32) - top[i, row, 0]), "e"
-        )
+        e = compute(s.shape, lambda i, row, j: power(cast(s[i, row, j], f32) - top[i, row, 0]), "e")
         total = compute(shape, lambda i, row, _: sum_(e[i, row, n], n), "total")
         residual = placeholder((h, self.rows, self.width), dtype, "residual")
         y = compute((h, self.rows, self.width), result, "y")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from whet.core.dtypes import DType
 from whet.core.types import Shape
@@ -41,6 +42,7 @@ from whet.schedule.families.gpu_contraction.finish import (
     BEHIND,
     SUMS_AND_HELD,
     Finish,
+    Total,
     add_up,
     shared_vectors,
 )
@@ -49,6 +51,7 @@ from whet.schedule.families.gpu_contraction.match import VECTOR, Span
 from whet.schedule.families.gpu_contraction.mma import WarpTiles
 from whet.schedule.families.gpu_contraction.operand import Operand
 from whet.schedule.families.gpu_contraction.tile import Factors, Tile
+from whet.schedule.families.gpu_contraction.vectors import Vectors
 from whet.schedule.program.access import address_form, memory_of
 from whet.schedule.program.flat import FlatStage
 from whet.schedule.program.kernel import Kernel
@@ -58,11 +61,14 @@ from whet.schedule.program.triggers import AT_END, AT_START
 
 def lower_gpu_attention(form: GpuAttention, t: AttentionTiling, name: str) -> Kernel:
     """The kernel of the task with the given tile sizes."""
-    return _Lowering(form, t).kernel(name)
+    return AttentionLowering(form, t).kernel(name)
 
 
-class _Lowering:
+class AttentionLowering:
     """The nest, with the positions that its parts share."""
+
+    sums_name: ClassVar[str] = "acc"
+    """The name of the results' sums in registers."""
 
     def __init__(self, form: GpuAttention, t: AttentionTiling) -> None:
         self.form, self.t = form, t
@@ -76,14 +82,14 @@ class _Lowering:
         self.threads = form.threads(t)
         scores, sums = form.score_type, form.second.reduce.dtype
         weights = form.weight.dtype
-        self.queries = _shared("queries", query_shape(form, t), form.queries.dtype)
-        self.keys = _shared("keys", key_shape(form, t), form.keys.dtype)
-        self.values = _shared("values", value_shape(form, t), form.values.dtype)
-        self.scores = _shared("scores", row_shape(form, t, scores), scores)
+        self.queries = shared_buffer("queries", query_shape(form, t), form.queries.dtype)
+        self.keys = shared_buffer("keys", key_shape(form, t), form.keys.dtype)
+        self.values = shared_buffer("values", value_shape(form, t), form.values.dtype)
+        self.scores = self.row_buffer("scores", scores)
         self.weights = self.scores
         if not form.in_place:
-            self.weights = _shared("weights", row_shape(form, t, weights), weights)
-        self.sums = _shared("sums", sums_shape(form, t), sums)
+            self.weights = self.row_buffer("weights", weights)
+        self.sums = shared_buffer("sums", sums_shape(form, t), sums)
         of_scores = Factors(form.leaf, form.queries.dtype, form.keys.dtype, scores)
         of_results = Factors(form.leaf, weights, form.values.dtype, sums, (form.leaf.rounds, False))
         by_threads = ThreadTiles if form.turned_keys else DotTiles
@@ -96,7 +102,11 @@ class _Lowering:
             each = self.threads // WARP // t.parts
             part, within = self.warp // each, self.warp % each
         self.part = part
-        self.second = second(of_results, form.result_tiling(t), within, self.lane)
+        self.second = second(of_results, form.result_tiling(t), within, self.lane, self.sums_name)
+
+    def row_buffer(self, name: str, dtype: DType) -> Buffer:
+        """A number for every key of every row."""
+        return shared_buffer(name, row_shape(self.form, self.t, dtype), dtype)
 
     def kernel(self, name: str) -> Kernel:
         nest = self.nest()
@@ -106,16 +116,23 @@ class _Lowering:
         return Kernel(program, arguments, self.form.task.outputs)
 
     def nest(self) -> Stmt:
-        """The loops around the code of a thread."""
         rows = BlockRows(
             self.form, self.t, self.scores, self.weights, self.first_row, self.outer, self.thread
         )
         stream = self.stream()
-        before: Block = (LaunchNext(),) if self.t.trigger == AT_START else ()
-        body: Block = (
-            *before, AwaitInputs(), self.load_queries(), *stream.before(),
-            *rows.behind((self.score_rounds(stream),)), *self.results(stream),
+        body = (
+            *self.begin(), *stream.before(), *rows.behind((self.score_rounds(stream),)),
+            *self.results(stream),
         )  # fmt: skip
+        return self.around(body)
+
+    def begin(self) -> Block:
+        """What stands in front of the first tiles."""
+        before: Block = (LaunchNext(),) if self.t.trigger == AT_START else ()
+        return (*before, AwaitInputs(), self.load_queries())
+
+    def around(self, body: Block, *more: Buffer) -> Stmt:
+        """The loops around the code of a thread, and the shared memory of a block."""
         named = Let(self.thread, self.warp * WARP + self.lane, body)
         lanes = loop(self.lane, WARP, named, kind="lane")
         warps = loop(self.warp, self.threads // WARP, lanes, kind="warp")
@@ -124,7 +141,8 @@ class _Lowering:
             shared.append(self.weights)
         if self.form.leaf.is_matrix:
             shared.append(self.sums)
-        return loop(self.block, self.blocks, *_allocated(shared, (warps,)), kind="grid")
+        shared += more
+        return loop(self.block, self.blocks, *allocated(shared, (warps,)), kind="grid")
 
     def at(self, axes: Sequence[Axis]) -> dict[Expr, Expr]:
         """The position of the block on outer axes."""
@@ -171,7 +189,7 @@ class _Lowering:
             *self.first.multiply(Tile(self.queries, as_expr(0)), keys),
             *self.first.share(Tile(self.scores, as_expr(0), step * self.t.bn)),
         )
-        made = _allocated(self.first.registers, made)
+        made = allocated(self.first.registers, made)
         return loop(step, stream.steps, *stream.for_scores(step), *made)
 
     def results(self, stream: Stream) -> Block:
@@ -185,7 +203,7 @@ class _Lowering:
         )
         after = (LaunchNext(),) if self.t.trigger == AT_END else ()
         made: Block = (*self.second.zero(), rounds, *after, *self.finish())
-        return _allocated(self.second.registers, made)
+        return allocated(self.second.registers, made)
 
     def finish(self) -> Block:
         """The sums made results, by the threads that have them or in vectors along the columns."""
@@ -200,24 +218,29 @@ class _Lowering:
         if isinstance(self.second, ThreadTiles):
             v = self.second.vectors
             held = finish.held(v, form.task, BEHIND)
-            return held.around((*held.behind, finish.store(v, self.second.total, held)))
+            total = self.finished(v, self.second.total)
+            return held.around((*held.behind, finish.store(v, total, held)))
         # Sums have a place of their own, so that no warp waits for others that still multiply.
         columns = form.result_span(self.t).size
         v = shared_vectors(self.t.bm, columns, as_expr(0), 1, self.thread, self.threads)
         held = finish.held(v, form.task, SUMS_AND_HELD - VECTOR * v.count)
-        total, added, sums = add_up(v, self.sums, self.t.parts)
+        registers, added, sums = add_up(v, self.sums, self.t.parts)
         made: Block = (
             *held.behind, *self.second.share(Tile(self.sums, self.part)), Barrier("block"),
-            Allocate(total, (added, finish.store(v, sums, held))),
+            Allocate(registers, (added, finish.store(v, self.finished(v, sums), held))),
         )  # fmt: skip
         return held.around(made)
 
+    def finished(self, v: Vectors, total: Total) -> Total:
+        """The sums of vectors as the end of the task sees them."""
+        return total
 
-def _shared(name: str, shape: Shape, dtype: DType) -> Buffer:
+
+def shared_buffer(name: str, shape: Shape, dtype: DType) -> Buffer:
     return Buffer(name, shape, dtype, scope="shared")
 
 
-def _allocated(buffers: Sequence[Buffer], body: Block) -> Block:
+def allocated(buffers: Sequence[Buffer], body: Block) -> Block:
     for buffer in reversed(buffers):
         body = (Allocate(buffer, body),)
     return body

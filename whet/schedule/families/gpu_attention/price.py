@@ -41,8 +41,8 @@ def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) ->
     law, clock = LAWS[form.leaf.name], target.clock_ghz / MEASURED_GHZ
     bm, bn, steps, width = holes["bm"], holes["bn"], steps_of(form, holes), width_of(holes)
     threads = threads_of(form, holes)
-    scores = _products(form, holes["tm"], holes["tn"], bm * bn * form.padded_depth)
-    results = _products(form, holes["tm2"], holes["tn2"], bm * bn * width)
+    scores = products_ns(form, holes["tm"], holes["tn"], bm * bn * form.padded_depth)
+    results = products_ns(form, holes["tm2"], holes["tn2"], bm * bn * width)
     keys = bn * form.padded_depth * form.keys.dtype.itemsize
     values = bn * width * form.values.dtype.itemsize
     queries = bm * form.padded_depth * form.queries.dtype.itemsize
@@ -78,7 +78,7 @@ def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) ->
     return np.asarray(in_waves(work, law, target, wave) + late)
 
 
-def _products(form: GpuAttention, tm: Array, tn: Array, products: Array) -> Array:
+def products_ns(form: GpuAttention, tm: Array, tn: Array, products: Array) -> Array:
     """Nanoseconds of so many multiply-adds, and of reading their factors."""
     law = LAWS[form.leaf.name]
     return np.asarray(products / law.rate * (1 + law.reuse * (tm + tn) / (tm * tn)))

@@ -50,7 +50,7 @@ def attention_holes(form: GpuAttention, target: GpuTarget) -> Population:
     beside = np.maximum((bm // tm) * (bn // tn) * tm2 // bm // parts, 1)
     tn2 = -(-form.width // (beside * step)) * step
     every = dict(zip(HOLES, (bm, bn, tm, tn, tm2, tn2, parts, stages, trigger)))
-    every = _only(every, _divides(form, every))
+    every = _only(every, divides(form, every))
     return _only(every, is_legal(form, target, every) & _is_sensible(form, every))
 
 
@@ -58,7 +58,7 @@ def _only(holes: Population, keep: Array) -> Population:
     return {name: column[keep] for name, column in holes.items()}
 
 
-def _divides(form: GpuAttention, holes: Population) -> Array:
+def divides(form: GpuAttention, holes: Population) -> Array:
     """Which tiles threads and warps divide evenly."""
     bm, bn, tm, tn, tm2, tn2, parts = (holes[name] for name in HOLES[:7])
     threads = threads_of(form, holes)

@@ -25,6 +25,8 @@ from whet.schedule.space.sketch import Population
 
 SCHEDULERS = 4
 """Parts of a processor, each of which has warps of its own."""
+MEASURED_RESULTS = 3.3e6
+"""Bytes of the largest results of kernels that laws were fitted to."""
 CALM = 4
 """Blocks of a processor beyond which each takes time of its own."""
 
@@ -98,6 +100,15 @@ def estimate(work: Work, law: Law, leaf: Leaf, target: GpuTarget, holes: Populat
     return total + np.where(splits > 1, law.split + law.rank * splits, 0.0)
 
 
+def stores_ns(nbytes: Array, law: Law, target: GpuTarget) -> Array:
+    """Nanoseconds of writing results: those of as many as were measured by the law, all others as
+    fast as memory takes them."""
+    known = np.minimum(nbytes, MEASURED_RESULTS)
+    return np.asarray(
+        known / (law.store * target.clock_ghz / MEASURED_GHZ) + (nbytes - known) / target.memory_gbs
+    )
+
+
 def in_waves(work: Work, law: Law, target: GpuTarget, wave: Callable[[Array], Array]) -> Array:
     """The time of a kernel, given that of so many of its blocks which share a processor.
 
@@ -113,5 +124,5 @@ def in_waves(work: Work, law: Law, target: GpuTarget, wave: Callable[[Array], Ar
     total = waves * wave(beside) + np.where(rest > 0, last, 0.0)
     total = total + law.start + law.late * ~work.early
     total = total + work.far_bytes / target.memory_gbs
-    total = total + work.result_bytes / (law.store * target.clock_ghz / MEASURED_GHZ)
+    total = total + stores_ns(work.result_bytes, law, target)
     return np.asarray(total + law.crowd * np.maximum(each - CALM, 0))

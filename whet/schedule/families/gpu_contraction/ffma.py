@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from whet.ir.expr import Expr, Read, Var, cast, const
 from whet.ir.program import Allocate, Buffer, Stmt, Store
 from whet.ir.threads import WARP
@@ -30,12 +32,14 @@ class ThreadTiles:
     its vectors, so that neighbouring threads read neighbouring vectors.
     """
 
-    def __init__(self, factors: Factors, t: Tiling, warp: Expr, lane: Expr) -> None:
+    def __init__(
+        self, factors: Factors, t: Tiling, warp: Expr, lane: Expr, name: str = "acc"
+    ) -> None:
         self.t, self.dtype = t, factors.total
         self.across, self.down = t.bn // t.tn, t.bm // t.tm
         self.x, self.y = thread_position(self.across, warp, lane)
         self.runs = t.tn // VECTOR
-        self.acc = Buffer("acc", (t.tm, self.runs, VECTOR), self.dtype, scope="register")
+        self.acc = Buffer(name, (t.tm, self.runs, VECTOR), self.dtype, scope="register")
         self.left = Buffer("of_a", (t.tm, VECTOR), self.dtype, scope="register")
         self.right = Buffer("of_b", (self.runs, VECTOR), self.dtype, scope="register")
         self.i, self.j, self.e = Var("i"), Var("j"), Var("e")
@@ -60,6 +64,12 @@ class ThreadTiles:
     def zero(self) -> tuple[Stmt, ...]:
         at = (self.i, self.j, self.e)
         return (self.each(Store(self.acc, at, const(0, self.acc.dtype))),)
+
+    def scaled(self, factor: Callable[[Expr], Expr]) -> Stmt:
+        """Every sum times a factor, given by its row."""
+        at = (self.i, self.j, self.e)
+        by = factor(self.row(self.i))
+        return self.each(Store(self.acc, at, Read(self.acc, at) * by))
 
     def multiply(self, a: Tile, b: Tile) -> tuple[Stmt, ...]:
         """The products of a stage: numbers of a are read in vectors along the depth, and those of

@@ -19,14 +19,16 @@ SIDE = 16
 class WarpTiles:
     """tm x tn results of every warp, as matrices of 16 x 16."""
 
-    def __init__(self, factors: Factors, t: Tiling, warp: Expr, lane: Expr) -> None:
+    def __init__(
+        self, factors: Factors, t: Tiling, warp: Expr, lane: Expr, name: str = "acc"
+    ) -> None:
         self.t, self.products = t, factors.leaf.products
         across = t.bn // t.tn
         self.row, self.column = warp // across * t.tm, warp % across * t.tn
         self.down, self.across = t.tm // SIDE, t.tn // SIDE
         self.k = factors.leaf.depth(factors.a)
         shape = (self.down, self.across, SIDE, SIDE)
-        self.acc = Buffer("acc", shape, factors.total, scope="fragment")
+        self.acc = Buffer(name, shape, factors.total, scope="fragment")
         self.part = Buffer("part", shape, factors.total, scope="fragment")
         self.left = Buffer("of_a", (self.down, SIDE, self.k), factors.a, scope="fragment")
         self.right = Buffer("of_b", (self.across, SIDE, self.k), factors.b, scope="fragment")
@@ -55,6 +57,13 @@ class WarpTiles:
     def zero(self) -> tuple[Stmt, ...]:
         at = (self.i, self.j, *self.place)
         return (self.elements(Store(self.acc, at, const(0, self.acc.dtype))),)
+
+    def scaled(self, factor: Callable[[Expr], Expr]) -> Stmt:
+        """Every sum times a factor, given by its row."""
+        row, column = self.place
+        at = (self.i, self.j, row, column)
+        by = factor(self.row + self.i * SIDE + row)
+        return self.elements(Store(self.acc, at, Read(self.acc, at) * by))
 
     def multiply(self, a: Tile, b: Tile) -> tuple[Stmt, ...]:
         """The products of a stage."""
