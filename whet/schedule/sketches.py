@@ -8,6 +8,7 @@ from whet.schedule.derive.sketch import Derived
 from whet.schedule.families.attention.sketch import ATTENTION
 from whet.schedule.families.contraction.sketch import CONTRACTION, DIVIDED, FOLDED, TURNED
 from whet.schedule.families.dots.sketch import DOTS
+from whet.schedule.families.gpu_arg.sketch import GpuArgSketch
 from whet.schedule.families.gpu_attention.sketch import GPU_ATTENTION
 from whet.schedule.families.gpu_contraction.sketch import (
     GPU_FFMA,
@@ -35,6 +36,6 @@ OWN_SKETCHES: tuple[Sketch[Any, Any], ...] = (
     CONTRACTION, TURNED, DIVIDED, FOLDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING,
     PLANAR, ROWS, TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
     GPU_MMA, GPU_TF32, GPU_FP32X3, GPU_FFMA, *GPU_ATTENTION, *GPU_RUNNING_ATTENTION,
-    GpuRowsSketch(), GpuReduceSketch(), GpuSpatialSketch(),
+    GpuRowsSketch(), GpuReduceSketch(), GpuArgSketch(), GpuSpatialSketch(),
 )  # fmt: skip
 """Of equal prices the first one wins."""

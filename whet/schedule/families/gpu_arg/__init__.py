@@ -1,0 +1,1 @@
+"""Positions of largest and smallest elements on GPUs."""
