@@ -20,7 +20,7 @@ from whet.ir.expr import call
 from whet.ir.tensor import compute, placeholder, reduce, reduce_axis, sum_
 from whet.ir.threads import thread_nests
 from whet.schedule.families.gpu_reduce.lower import lower_gpu_reduce
-from whet.schedule.families.gpu_reduce.match import GpuReduceTiling
+from whet.schedule.families.gpu_reduce.match import GpuReduce, GpuReduceTiling
 from whet.schedule.families.gpu_reduce.sketch import GpuReduceSketch
 from whet.schedule.families.gpu_spatial.sketch import GpuSpatialSketch
 from whet.schedule.space.sketch import Sketch
@@ -149,11 +149,21 @@ def test_threads_follow_what_lies_side_by_side() -> None:
     assert cheapest(SKETCH, columns_summed(4096, 64))["along"] == 1
 
 
+def fitted(task: Task) -> GpuReduce:
+    form = SKETCH.fits(task)
+    assert form is not None
+    return form
+
+
 def test_one_number_of_very_many_is_the_work_of_a_cluster() -> None:
-    assert cheapest(SKETCH, all_summed(1024, 1024))["ranks"] == 8
+    chosen = cheapest(SKETCH, all_summed(1024, 1024))
+    assert (chosen["ranks"], chosen["threads"]) == (16, 1024)
     form = SKETCH.fits(all_summed(1024, 1024))
     assert form is not None
     assert set(SKETCH.space(form, PRESETS["cuda-sm_80"], 1)["ranks"]) == {1}
+    small = all_summed(300, 512)
+    kernel = lower_gpu_reduce(fitted(small), GpuReduceTiling(1024, 1024, 0, 2, 16), "k")
+    check_kernel(kernel, small, make_example(small, 1))
 
 
 def test_operands_of_the_end_are_read_before_the_terms() -> None:

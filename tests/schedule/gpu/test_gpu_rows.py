@@ -18,7 +18,10 @@ from tests.schedule.gpu.lockstep_kernels import (
     sample_task,
 )
 from tests.schedule.small_tasks import argmax, chain, make_task, softmax, two_outputs
+from tests.targets import needs_text_runner
+from tools.cuda_on_cpu.compiled import run_text
 from whet.core.dtypes import DType, f16, f32, f64, i64
+from whet.core.gpu import PRESETS
 from whet.core.types import Shape
 from whet.ir.expr import Expr, Read, call, const
 from whet.ir.lockstep import run_threads
@@ -38,6 +41,7 @@ from whet.ops.base import Sample
 from whet.schedule.families.gpu_rows.lower import lower_gpu_rows
 from whet.schedule.families.gpu_rows.match import GpuRowTiling
 from whet.schedule.families.gpu_rows.sketch import GpuRowsSketch
+from whet.schedule.program.triggers import NEVER
 from whet.tasks.examples import make_example
 from whet.tasks.task import Task
 
@@ -308,3 +312,54 @@ def test_the_longer_the_row_the_more_threads_share_it() -> None:
     lanes = [cheapest(SKETCH, softmax(64, n))["lanes"] for n in (16, 256, 4096)]
     assert lanes == sorted(lanes)
     assert lanes[0] < lanes[-1]
+
+
+# ------------------------------------------------------------------------------------- clusters
+def both_results(rows: int, n: int) -> Task:
+    """The rows over their sums, and the sums."""
+    x, k = placeholder((rows, n), f32, "x"), reduce_axis(n, "k")
+    total = compute((rows,), lambda i: sum_(call("abs", x[i, k]), k) + 1.0, "total")
+    return make_task(compute((rows, n), lambda i, j: x[i, j] / total[(i,)], "y"), total)
+
+
+LONG = {
+    "softmax": softmax(2, 5000), "normalized": normalized(3, (40, 100)),
+    "known": normalized(2, (4096,), known=True, added=True), "halves": normalized(2, (4100,), f16),
+    "odd": normalized(2, (37, 73)), "two results": both_results(3, 3000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("name", LONG)
+def test_blocks_of_a_cluster_share_a_row(name: str, ranks: int) -> None:
+    task = LONG[name]
+    form = SKETCH.fits(task)
+    assert form is not None
+    space = SKETCH.space(form, TARGET, 1)
+    chosen = {hole: column[space["ranks"] == ranks] for hole, column in space.items()}
+    example = make_example(task, 1)
+    for holes in candidates(chosen, 2, seed=ranks):
+        kernel = lower_gpu_rows(form, GpuRowTiling(**holes), "k")
+        (nest,) = thread_nests(kernel.program)
+        assert nest.blocks == ranks
+        check_kernel(kernel, task, example)
+
+
+@needs_text_runner
+@pytest.mark.parametrize("name", ["softmax", "known", "two results"])
+def test_text_of_clusters_means_the_task(name: str) -> None:
+    task = LONG[name]
+    form = SKETCH.fits(task)
+    assert form is not None
+    example = make_example(task, 2)
+    for ranks in (2, 8):
+        kernel = lower_gpu_rows(form, GpuRowTiling(256, 1, 256, NEVER, ranks), "k")
+        check_kernel(kernel, task, example, run=run_text)
+
+
+def test_few_long_rows_are_shared_and_many_are_not() -> None:
+    assert cheapest(SKETCH, softmax(1, 50257))["ranks"] == 8
+    assert cheapest(SKETCH, softmax(512, 768))["ranks"] == 1
+    form = SKETCH.fits(softmax(1, 50257))
+    assert form is not None
+    assert set(SKETCH.space(form, PRESETS["cuda-sm_80"], 1)["ranks"]) == {1}

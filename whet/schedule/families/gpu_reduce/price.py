@@ -39,8 +39,12 @@ BARRIER_NS = {"block": 70.0, "cluster": 300.0}
 """A step of combining what threads have: shared memory written, waited for and read."""
 EXCHANGE_CYCLES = 30
 """An exchange between lanes and the operation behind it, by their latencies: not measured."""
-CLUSTER = 8
+CLUSTERS = (8, 16)
 """Blocks of a cluster, where there is one."""
+SPLITS, THREADS = (8, 32, 128, 256), (64, 128, 256)
+LARGEST = 1024
+"""Threads of a block that has an output of its own, where there are few outputs."""
+FEW_OUTPUTS = 16
 FEWEST_STEPS = 2
 """Terms of a thread, at least: with fewer, fewer threads do."""
 
@@ -50,7 +54,10 @@ def gpu_reduce_holes(s: GpuReduce, target: GpuTarget, threads: int) -> Populatio
     terms = elements(s.terms)
     size = s.value.dtype.itemsize
     found: list[tuple[int, ...]] = []
-    for split, count, along in itertools.product((8, 32, 128, 256), (64, 128, 256), (0, 1)):
+    shares = [*itertools.product(SPLITS, THREADS)]
+    if elements(s.stage.axes) <= FEW_OUTPUTS:
+        shares.append((LARGEST, LARGEST))
+    for (split, count), along in itertools.product(shares, (0, 1)):
         if split > count or (along == ALONG_OUTPUTS and split == count and s.columns > 1):
             continue
         row = s.terms[-1].extent if along == ALONG_TERMS else s.columns
@@ -58,9 +65,9 @@ def gpu_reduce_holes(s: GpuReduce, target: GpuTarget, threads: int) -> Populatio
             own = terms // (split * (width if along == ALONG_TERMS else 1))
             if own < FEWEST_STEPS or (width > 1 and (row % width or width * size > VECTOR_BYTES)):
                 continue
-            clustered = split == count and own >= 4 * CLUSTER and target.cluster_limit >= CLUSTER
-            for ranks in (1, CLUSTER) if clustered else (1,):
-                found += [(split, count, along, width, ranks, n) for n in (NEVER,)]
+            most = min(own // 4, target.cluster_limit) if split == count else 1
+            ranks = (1, *(n for n in CLUSTERS if n <= most))
+            found += [(split, count, along, width, n, NEVER) for n in ranks]
     return population(("split", "threads", "along", "width", "ranks", "trigger"), found)
 
 

@@ -8,7 +8,7 @@ from whet.ir.tensor import Tensor
 from whet.schedule.families.gpu_rows.loads import elements_of_thread, loads_of
 from whet.schedule.families.gpu_rows.match import GpuRows, GpuRowTiling
 from whet.schedule.families.gpu_rows.writer import RowThreads, RowWriter
-from whet.schedule.families.gpu_spatial.grid import BLOCK, Grid, thread_number
+from whet.schedule.families.gpu_spatial.grid import BLOCK, RANK, Grid, thread_number
 from whet.schedule.program.access import memory_of
 from whet.schedule.program.kernel import Kernel
 from whet.schedule.program.loops import arguments_of, split_index, start_of
@@ -22,10 +22,10 @@ def lower_gpu_rows(r: GpuRows, t: GpuRowTiling, name: str) -> Kernel:
         for s in r.stages
         if s.address is not None
     }
-    loads = loads_of(r, elements_of_thread(r.length, t.lanes, t.width))
+    loads = loads_of(r, elements_of_thread(r.length, team.together, t.width))
     writer = RowWriter(r, team, places, {}, loads)
     early, code = writer.early(), writer.code()
-    grid = Grid(-(-elements(r.rows) // team.slots), t.threads, t.trigger)
+    grid = Grid(-(-elements(r.rows) // team.slots), t.threads, t.trigger, t.ranks)
     whole = (grid.around(code, writer.registers, writer.shared, early, positions),)
     inputs, arguments = arguments_of(r.task, whole, {})
     outputs: dict[Buffer, Tensor] = {memory_of(o, r.task): o for o in r.task.outputs}
@@ -49,4 +49,5 @@ def _threads(r: GpuRows, t: GpuRowTiling) -> tuple[RowThreads, dict[Var, Expr]]:
     moving = [a for a in r.rows if a.extent > 1]
     where: dict[Expr, Expr] = {a: as_expr(0) for a in r.rows} | split_index(row, moving)
     own = slot if slots > 1 else as_expr(0)
-    return RowThreads(t.lanes, t.width, slots, own, thread, where), positions
+    rank = RANK if t.ranks > 1 else as_expr(0)
+    return RowThreads(t.lanes, t.width, slots, own, thread, where, t.ranks, rank), positions

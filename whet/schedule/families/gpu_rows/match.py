@@ -6,7 +6,9 @@
     kept[n, v] = x[row, element]                what else stages read, once, in registers
     for each stage in order:
       a reduction:    acc[v] over the thread's elements, then across the threads of the row:
-                      lanes of a warp exchange their sums, warps leave theirs in shared memory
+                      lanes of a warp exchange their sums, warps leave theirs in shared memory,
+                      and where few rows are long, blocks of a cluster share one and read each
+                      other's totals
       element-wise:   line[n, v], in registers, and stored if it is a result
       a number:       the same in every thread of the row
 
@@ -74,8 +76,8 @@ class GpuRows:
 
 @dataclass(frozen=True)
 class GpuRowTiling:
-    """The holes: threads of a row, elements that each takes at once, threads of a block, and the
-    trigger.
+    """The holes: threads of a row in a block, elements that each takes at once, threads of a
+    block, the trigger, and blocks of a cluster that share a row.
 
     The threads of a row are a power of two within a warp, or whole warps.
     """
@@ -84,6 +86,7 @@ class GpuRowTiling:
     width: int
     threads: int
     trigger: int = NEVER
+    ranks: int = 1
 
 
 def find_gpu_rows(task: Task) -> GpuRows | None:

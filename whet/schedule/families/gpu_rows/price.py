@@ -12,7 +12,7 @@ from whet.ir.expr import Expr, Read, elements
 from whet.ir.tensor import subexpressions
 from whet.ir.threads import WARP
 from whet.schedule.cost.work import lane_step, operations, reads
-from whet.schedule.families.gpu_reduce.price import meeting_ns
+from whet.schedule.families.gpu_reduce.price import BARRIER_NS, meeting_ns
 from whet.schedule.families.gpu_rows.loads import (
     KEPT_LIMIT,
     REGISTERS,
@@ -39,6 +39,10 @@ LARGEST_BLOCK = 256
 """Threads of a block, at most."""
 MOST_ROUNDS = 4
 """Vectors of a thread, at most, for which threads are made to fit the row."""
+RANKS = (2, 4, 8)
+"""Blocks of a cluster that may share a row,"""
+FEW_ROWS = 512
+"""if there are no more of them than this."""
 LOADS_AT_ONCE = 8
 """Loads of a thread that are under way together."""
 
@@ -58,8 +62,15 @@ def gpu_row_holes(r: GpuRows, target: GpuTarget, threads: int) -> Population:
             long = share > LONGEST_SHARE and lanes < LARGEST_BLOCK
             if count // lanes > rows or idle or long or _crowded(r, share):
                 continue
-            found += [(lanes, width, count, trigger) for trigger in (NEVER,)]
-    return population(("lanes", "width", "threads", "trigger"), found)
+            found.append((lanes, width, count, NEVER, 1))
+            if lanes < LARGEST_BLOCK or lanes != count:
+                continue
+            for ranks in RANKS:
+                part = elements_of_thread(r.length, lanes * ranks, width)
+                useful = share >= ranks * width and rows <= FEW_ROWS and not _crowded(r, part)
+                if useful and ranks <= target.cluster_limit:
+                    found.append((lanes, width, count, NEVER, ranks))
+    return population(("lanes", "width", "threads", "trigger", "ranks"), found)
 
 
 def _threads(vectors: int) -> Iterator[tuple[int, int]]:
@@ -84,8 +95,9 @@ def _crowded(r: GpuRows, share: int) -> bool:
 def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population) -> Array:
     """Estimated nanoseconds for every row of the holes."""
     lanes, width, per_block = holes["lanes"], holes["width"], holes["threads"]
-    blocks = np.ceil(elements(r.rows) * lanes / per_block)
-    share = -(-r.length // (lanes * width)) * width
+    ranks = holes["ranks"]
+    blocks = np.ceil(elements(r.rows) * lanes / per_block) * ranks
+    share = -(-r.length // (lanes * ranks * width)) * width
     keeps = share <= KEPT_LIMIT
     once, again = row_operations(r)
     instructions = THREAD_OVERHEAD + share * np.where(keeps, once, again)
@@ -108,7 +120,9 @@ def gpu_row_costs(r: GpuRows, target: GpuTarget, threads: int, holes: Population
     work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
     ns = kernel_ns(work, holes["trigger"] == AT_END, target)
     reduces = sum(len(s.reduces) for s in r.stages)
-    return np.asarray(ns + reduces * meeting_ns(lanes, target))
+    meetings = reduces + 1  # and one so that nobody leaves while others read
+    clustered = np.where(ranks > 1, meetings * BARRIER_NS["cluster"], 0.0)
+    return np.asarray(ns + reduces * meeting_ns(lanes, target) + clustered)
 
 
 def row_operations(r: GpuRows) -> tuple[float, float]:

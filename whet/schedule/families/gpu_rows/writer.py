@@ -1,7 +1,8 @@
 """Stages along rows as code of the threads that share a row.
 
 thread t of `lanes`; element (n * lanes + t) * width + v of the row is its own
-a reduction:    acc[v] over its elements, then across the threads of the row
+a reduction:    acc[v] over its elements, then across the threads of the row, which may be those
+                of all blocks of a cluster
 element-wise:   line[n, v], in registers, and stored if it has a place
 a number:       the same in every thread of the row
 """
@@ -9,12 +10,14 @@ a number:       the same in every thread of the row
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from whet.core.dtypes import DType
 from whet.ir.affine import substitute
 from whet.ir.expr import Axis, Expr, Read, Reduce, Var, as_expr, elements, equal
 from whet.ir.program import Buffer, If, LoopKind, Stmt, Store
 from whet.ir.tensor import Compute, producers
+from whet.ir.threads import Arrive, AwaitArrivals, Barrier
 from whet.schedule.families.gpu_reduce.across import Neighbours, in_pairs
 from whet.schedule.families.gpu_rows.loads import KEPT_LIMIT, Loads, elements_of_thread, moves
 from whet.schedule.families.gpu_rows.match import GpuRows, RowStage
@@ -38,6 +41,20 @@ class RowThreads:
     """The number of the thread in its row."""
     row: Mapping[Expr, Expr]
     """The positions of the row."""
+    ranks: int = 1
+    """Blocks that share the row."""
+    rank: Expr = field(default_factory=lambda: as_expr(0))
+    """Which of them is this thread's."""
+
+    @property
+    def together(self) -> int:
+        """Threads that share the row."""
+        return self.lanes * self.ranks
+
+    @property
+    def number(self) -> Expr:
+        """The number of the thread among them."""
+        return self.thread if self.ranks == 1 else self.rank * self.lanes + self.thread
 
 
 class RowWriter:
@@ -55,8 +72,8 @@ class RowWriter:
         self.n, self.v = Var("n"), Var("v")
         last = r.elements[-1]
         self.groups = (*r.elements[:-1], Axis(last.name, last.extent // team.width))
-        self.full, self.rest = divmod(elements(self.groups), team.lanes)
-        self.keeps = elements_of_thread(r.length, team.lanes, team.width) <= KEPT_LIMIT
+        self.full, self.rest = divmod(elements(self.groups), team.together)
+        self.keeps = elements_of_thread(r.length, team.together, team.width) <= KEPT_LIMIT
         self.registers: list[Buffer] = []
         self.shared: list[Buffer] = []
         self.values: dict[Expr, Expr] = dict(known)
@@ -77,14 +94,17 @@ class RowWriter:
     def between(self) -> list[Stmt]:
         """The stages."""
         found: list[Stmt] = []
-        for stage in self.r.stages:
+        last = max(n for n, stage in enumerate(self.r.stages) if stage.reduces)
+        for n, stage in enumerate(self.r.stages):
             found += self.line(stage) if stage.is_line else self.number(stage)
-        return found
+            if self.team.ranks > 1 and n == last:
+                found.append(Arrive())  # others' totals are read
+        return [*found, AwaitArrivals()] if self.team.ranks > 1 else found
 
     # --------------------------------------------------------------------------------- elements
     def place(self, n: Expr) -> dict[Expr, Expr]:
         """The element with number (n, v) of this thread, on all axes."""
-        found = split_index(n * self.team.lanes + self.team.thread, self.groups)
+        found = split_index(n * self.team.together + self.team.number, self.groups)
         env: dict[Expr, Expr] = dict(self.team.row)
         env |= {a: found[g] for a, g in zip(self.r.elements, self.groups)}
         env[self.r.elements[-1]] = found[self.groups[-1]] * self.team.width + self.v
@@ -103,7 +123,7 @@ class RowWriter:
         elif self.full:
             found.append(loop(self.n, self.full, vector(self.n), kind=kind))
         if self.rest:
-            found.append(If(self.team.thread < self.rest, (vector(as_expr(self.full)),)))
+            found.append(If(self.team.number < self.rest, (vector(as_expr(self.full)),)))
         return found
 
     def at(self, e: Expr, n: Expr) -> Expr:
@@ -175,7 +195,7 @@ class RowWriter:
         if stage.stage in self.places:
             buffer, at = self.place_of(stage)
             stored = Store(buffer, tuple(substitute(i, env) for i in at), place[()])
-            found.append(If(equal(self.team.thread, 0), (stored,)))
+            found.append(If(equal(self.team.number, 0), (stored,)))
         return found
 
     def reduction(self, reduce: Reduce) -> list[Stmt]:
@@ -191,12 +211,27 @@ class RowWriter:
         own = in_pairs(kind, lambda n: acc[(n,)], self.team.width)
         total, other = (self.register(f"{n}{number}", (), acc[(0,)]) for n in ("total", "other"))
         neighbours = Neighbours(self.team.lanes, total, other)
-        cells = Buffer(
-            f"cells{number}", (self.team.slots, neighbours.warps), acc.dtype, scope="shared"
-        )
+        cells = self.cells(f"cells{number}", self.team.slots, neighbours.warps, acc.dtype)
         if neighbours.warps > 1:
             self.shared.append(cells)
-        steps, self.values[reduce] = neighbours.in_block(
-            kind, self.team.thread, lambda n: Read(cells, (self.team.slot, as_expr(n)))
+        own_rank = (self.team.rank,) if self.team.ranks > 1 else ()
+        steps, result = neighbours.in_block(
+            kind, self.team.thread, lambda n: Read(cells, (*own_rank, self.team.slot, as_expr(n)))
         )
-        return [*found, Store(total, (), own), *steps]
+        found += [Store(total, (), own), *steps]
+        if self.team.ranks > 1:
+            totals = self.cells(f"totals{number}", 1, 1, acc.dtype)
+            self.shared.append(totals)
+            zero = as_expr(0)
+            leave = Store(totals, (self.team.rank, zero, zero), result)
+            found += [If(equal(self.team.thread, 0), (leave,)), Barrier("cluster")]
+            result = in_pairs(
+                kind, lambda n: Read(totals, (as_expr(n), zero, zero)), self.team.ranks
+            )
+        self.values[reduce] = result
+        return found
+
+    def cells(self, name: str, slots: int, count: int, dtype: DType) -> Buffer:
+        """Shared memory for so many numbers of every row of a block."""
+        ranked = (self.team.ranks,) if self.team.ranks > 1 else ()
+        return Buffer(name, (*ranked, slots, count), dtype, scope="shared")
