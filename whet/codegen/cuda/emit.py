@@ -17,6 +17,7 @@ from whet.codegen.cuda.launch import Launch, launches_of, parallel_loops, plain_
 from whet.codegen.cuda.lines import Lines
 from whet.codegen.cuda.places import Places
 from whet.codegen.cuda.shared import shared_layout
+from whet.codegen.cuda.spread import spread
 from whet.codegen.cuda.support import memory_type, no_code, require_code, value_type
 from whet.codegen.cuda.values import Values
 from whet.codegen.cuda.vectors import store_vector
@@ -62,7 +63,7 @@ def _kernel(program: Program, stmt: Stmt, launch: Launch, target: GpuTarget) -> 
     writer = _KernelWriter(program, launch, target)
     nest = thread_nest(stmt)
     if nest is None:
-        writer.plain(stmt)
+        writer.plain(spread(stmt))
     else:
         writer.threads(nest)
     return writer

@@ -2,6 +2,7 @@
 
     zero = 0                              k_0: one thread
     parallel i in 1000: y[i] = 0    ->    k_1: 4 blocks of 256 threads
+    for i in 1000: y[i] = 0               the same: rounds are independent (`spread`)
     grid b in 8: ... lane l in 32: ..     k_2: 8 clusters of blocks
 
 Every statement of a program's body is a kernel of its own, because the end of a kernel is the only
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from whet.codegen.cuda.spread import spread
 from whet.ir.expr import Const
 from whet.ir.program import Loop, Program, Stmt, walk
 from whet.ir.threads import WARP, AwaitInputs, extent_of, thread_nest
@@ -49,7 +51,7 @@ def launches_of(program: Program) -> tuple[Launch, ...]:
 def _launch(symbol: str, stmt: Stmt) -> Launch:
     nest = thread_nest(stmt)
     if nest is None:
-        extent = plain_extent(stmt)
+        extent = plain_extent(spread(stmt))
         threads = min(PLAIN_THREADS, -(-extent // WARP) * WARP) if extent > 1 else 1
         return Launch(symbol, max(-(-extent // threads), 1), 1, threads, 0, awaits=False)
     from whet.codegen.cuda.shared import shared_layout
