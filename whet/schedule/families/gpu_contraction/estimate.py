@@ -18,15 +18,13 @@ from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.ir.threads import WARP
 from whet.schedule.cost.numbers.gpus import MEASURED_GHZ
-from whet.schedule.families.gpu_contraction.law import Law
+from whet.schedule.families.gpu_contraction.law import MEASURED_RESULTS, Law
 from whet.schedule.families.gpu_contraction.match import Leaf
 from whet.schedule.families.gpu_contraction.placement import blocks_beside, busiest
 from whet.schedule.space.sketch import Population
 
 SCHEDULERS = 4
 """Parts of a processor, each of which has warps of its own."""
-MEASURED_RESULTS = 3.3e6
-"""Bytes of the largest results of kernels that laws were fitted to."""
 CALM = 4
 """Blocks of a processor beyond which each takes time of its own."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MEASURED_RESULTS = 12544 * 64 * 4
+"""Bytes of the largest results of kernels that laws were fitted to."""
+
 
 @dataclass(frozen=True)
 class Law:
