@@ -50,11 +50,12 @@ def attention_holes(form: GpuAttention, target: GpuTarget) -> Population:
     beside = np.maximum((bm // tm) * (bn // tn) * tm2 // bm // parts, 1)
     tn2 = -(-form.width // (beside * step)) * step
     every = dict(zip(HOLES, (bm, bn, tm, tn, tm2, tn2, parts, stages, trigger)))
-    every = _only(every, divides(form, every))
-    return _only(every, is_legal(form, target, every) & _is_sensible(form, every))
+    every = only(every, divides(form, every))
+    return only(every, is_legal(form, target, every) & _is_sensible(form, every))
 
 
-def _only(holes: Population, keep: Array) -> Population:
+def only(holes: Population, keep: Array) -> Population:
+    """The candidates that are kept."""
     return {name: column[keep] for name, column in holes.items()}
 
 

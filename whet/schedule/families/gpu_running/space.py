@@ -16,6 +16,7 @@ from whet.schedule.families.gpu_attention.space import (
     WASTED,
     blocks_of,
     divides,
+    only,
 )
 from whet.schedule.families.gpu_contraction.match import VECTOR
 from whet.schedule.families.gpu_contraction.mma import SIDE
@@ -50,13 +51,9 @@ def running_holes(form: RunningAttention, target: GpuTarget) -> Population:
     beside = np.maximum((bm // tm) * (bn // tn) * tm2 // bm, 1)
     tn2 = -(-a.width // (beside * step)) * step
     every = dict(zip(HOLES, (bm, bn, tm, tn, tm2, tn2, parts, stages, trigger)))
-    every = _only(every, divides(a, every))
-    every = _only(every, is_legal(form, target, every))
-    return _only(every, _is_sensible(form, every))
-
-
-def _only(holes: Population, keep: Array) -> Population:
-    return {name: column[keep] for name, column in holes.items()}
+    every = only(every, divides(a, every))
+    every = only(every, is_legal(form, target, every))
+    return only(every, _is_sensible(form, every))
 
 
 def is_legal(form: RunningAttention, target: GpuTarget, holes: Population) -> Array:
