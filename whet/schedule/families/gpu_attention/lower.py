@@ -111,7 +111,7 @@ class AttentionLowering:
     def kernel(self, name: str) -> Kernel:
         nest = self.nest()
         inputs, arguments = arguments_of(self.form.task, (nest,), {})
-        target = memory_of(self.form.second.stage, self.form.task)
+        target = memory_of(self.form.output, self.form.task)
         program = Program(name, inputs, (target,), (nest,))
         return Kernel(program, arguments, self.form.task.outputs)
 
@@ -208,8 +208,8 @@ class AttentionLowering:
     def finish(self) -> Block:
         """The sums made results, by the threads that have them or in vectors along the columns."""
         form, second = self.form, self.form.second
-        address = address_form(form.task.buffers[second.stage], second.stage.axes).expr()
-        target = memory_of(second.stage, form.task)
+        address = address_form(form.task.buffers[form.output], second.stage.axes).expr()
+        target = memory_of(form.output, form.task)
         finish = Finish(
             FlatStage(second.stage.axes, target, address, second.body), second.reduce,
             (second.row,), second.column, form.row_span(self.t), form.result_span(self.t),

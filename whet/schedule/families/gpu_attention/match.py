@@ -29,6 +29,7 @@ from whet.core.types import Array
 from whet.ir.expr import Binary, Call, Const, Expr, Read, Reduce, call, elements
 from whet.ir.tensor import Compute, Placeholder, Tensor
 from whet.schedule.families.attention.match import Product, find_products
+from whet.schedule.families.gpu_attention.end import with_end
 from whet.schedule.families.gpu_contraction.match import Leaf, Span, Tiling, kept_of
 from whet.schedule.families.gpu_contraction.place import place_of, unit_axis
 from whet.schedule.families.gpu_rows.match import GpuRows, rows_on_gpu
@@ -71,6 +72,12 @@ class GpuAttention:
     rows: GpuRows
     """The stages: the first is the score, of which `total` is the sum, the last one the weight."""
     total: Expr
+
+    @property
+    def output(self) -> Compute:
+        """The result, which the last stage computes, with what follows the product."""
+        (output,) = self.task.outputs
+        return output
 
     @property
     def batch(self) -> int:
@@ -163,6 +170,9 @@ def padded_width(bm: N, bn: N, tm: N, tn: N, tm2: N, tn2: N, parts: N) -> N:
 def find_gpu_attention(task: Task, leaf: Leaf) -> GpuAttention | None:
     """The products of the task with rows between them, if the leaf multiplies their types."""
     found = find_products(task)
+    if found is None or found.second is None:
+        joined = with_end(task)
+        found = None if joined is None else find_products(joined)
     if found is None or found.second is None:
         return None
     first, second = found.first, found.second
