@@ -20,6 +20,7 @@ from whet.schedule.families.gpu_reduce.sketch import GpuReduceSketch
 from whet.schedule.families.gpu_rows.sketch import GpuRowsSketch
 from whet.schedule.families.gpu_running.sketch import GPU_RUNNING_ATTENTION
 from whet.schedule.families.gpu_spatial.sketch import GpuSpatialSketch
+from whet.schedule.families.gpu_turned.sketch import GpuTurnedSketch
 from whet.schedule.families.parts.sketch import PARTS
 from whet.schedule.families.planar.sketch import PLANAR
 from whet.schedule.families.rows.sketch import ROWS
@@ -36,6 +37,6 @@ OWN_SKETCHES: tuple[Sketch[Any, Any], ...] = (
     CONTRACTION, TURNED, DIVIDED, FOLDED, SLABS, WINOGRAD, SPATIAL, GROUPS, ACROSS, STAGED, SLIDING,
     PLANAR, ROWS, TRANSPOSED, ATTENTION, DOTS, SWEEPS, *PARTS, Derived(),
     GPU_MMA, GPU_TF32, GPU_FP32X3, GPU_FFMA, *GPU_ATTENTION, *GPU_RUNNING_ATTENTION,
-    GpuRowsSketch(), GpuReduceSketch(), GpuArgSketch(), GpuSpatialSketch(),
+    GpuRowsSketch(), GpuReduceSketch(), GpuArgSketch(), GpuSpatialSketch(), GpuTurnedSketch(),
 )  # fmt: skip
 """Of equal prices the first one wins."""
