@@ -72,11 +72,9 @@ def test_a_recurrence_within_another() -> None:
 
 def test_long_recurrences_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_NODES", 40)
-    module._recurs.cache_clear()
     short, long = recurrence(10), recurrence(11)  # four nodes a step
     assert write_out(long) is long
     assert "scan" not in operators(write_out(short))
-    module._recurs.cache_clear()
 
 
 def test_graphs_without_any_stay_as_they_are() -> None:

@@ -21,6 +21,7 @@ from whet.ir.program import (
     Program,
     Stmt,
     Store,
+    Transpose,
     substitute_block,
     walk,
 )
@@ -29,6 +30,7 @@ from whet.ops.base import REGISTRY, Sample
 X, Y = Buffer("x", (4, 6), f32), Buffer("y", (4, 6), f32)
 AT = Buffer("at", (4,), i64)
 TOTAL = Buffer("total", (), f32)
+TILE = Buffer("tile", (4, 4), f32, scope="register")
 R, C = Var("i"), Var("j")
 WITH_PROGRAMS = [n for n in sorted(REGISTRY) if REGISTRY[n].samples()[0].op.program is not None]
 
@@ -68,6 +70,12 @@ CASES: dict[str, tuple[Stmt, list[tuple[str, str]]]] = {
                               Store(Y, (R, C), TOTAL[()])),)),
         [("i", "serial"), ("j", "serial")],
     ),
+    "something else is done": (
+        Allocate(TILE, (nest(Transpose(TILE), Store(Y, (R, C), TILE[0, 0])),)),
+        [("i", "serial"), ("j", "serial")],
+    ),
+    "something else is done there": (nest(Transpose(TILE), Store(Y, (R, C), X[R, C])),
+                                     [("i", "serial"), ("j", "serial")]),
     "read first": (
         Allocate(TOTAL, (nest(Let(Var("k", f32), TOTAL[()], (Store(TOTAL, (), X[R, C]),))),)),
         [("i", "serial"), ("j", "serial")],

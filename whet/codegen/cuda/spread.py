@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.ir.expr import Const, Expr, Read, Var
-from whet.ir.program import Allocate, Block, Buffer, Let, Loop, Stmt, Store, walk
+from whet.ir.program import Allocate, Block, Buffer, If, Let, Loop, Stmt, Store, While, walk
 from whet.ir.tensor import subexpressions
+
+_KNOWN = (Store, Loop, While, If, Let, Allocate)
 
 
 def spread(stmt: Stmt) -> Stmt:
@@ -31,7 +33,8 @@ def spread(stmt: Stmt) -> Stmt:
     while len(body) == 1 and isinstance(inner := body[0], Loop) and _is_plain(inner):
         loops.append(inner)
         body = inner.body
-    if not all(_begins(number, body) for number in numbers):
+    known = all(isinstance(s, _KNOWN) for s in walk(body))  # others may write what is not seen here
+    if not known or not all(_begins(number, body) for number in numbers):
         return stmt
     for number in numbers:
         body = (Allocate(number, body),)

@@ -12,6 +12,7 @@ from whet.graph.passes.simplify import SimplifyingBuilder
 from whet.graph.rewrite import body_graph, rebuild
 from whet.ops.base import Numeric, Op
 from whet.ops.scan import Scan
+from whet.ops.shared.control import Control
 
 MOST_NODES = 4096
 """Nodes that a recurrence may become: 270 steps of an LSTM.  Planning takes three milliseconds for
@@ -52,15 +53,18 @@ def _types(values: tuple[Value, ...]) -> tuple[Any, ...]:
     return tuple(v.type for v in values)
 
 
-@lru_cache(maxsize=256)
-def _recurs(op: Op, *types: TensorType) -> bool:
+def _recurs(op: Op, *types: Any) -> bool:
     """Whether an operator is a recurrence that can be written out, or expands to one."""
-    if isinstance(op, Scan):
-        return op.length * _size(op) <= MOST_NODES
-    if op.expand is None:
-        return False
+    if isinstance(op, Control):  # not remembered: bodies may hold weights
+        return isinstance(op, Scan) and op.length * _size(op) <= MOST_NODES
+    return op.expand is not None and _expands_to_one(op, *types)
+
+
+@lru_cache(maxsize=256)
+def _expands_to_one(op: Op, *types: TensorType) -> bool:
     b = GraphBuilder()
     values = [b.input(f"x{n}", t) for n, t in enumerate(types)]
+    assert op.expand is not None
     made: Any = op.expand(b, *values)
     outputs = made if isinstance(made, tuple) else (made,)
     inner = Graph(tuple(values), outputs, tuple(f"y{n}" for n in range(len(outputs))))

@@ -40,9 +40,9 @@ LARGEST_BLOCK = 256
 MOST_ROUNDS = 4
 """Vectors of a thread, at most, for which threads are made to fit the row."""
 RANKS = (2, 4, 8)
-"""Blocks of a cluster that may share a row,"""
+"""Blocks of a cluster that may share a row."""
 FEW_ROWS = 512
-"""if there are no more of them than this."""
+"""Rows that are shared at most: more of them keep all processors busy anyway."""
 LOADS_AT_ONCE = 8
 """Loads of a thread that are under way together."""
 

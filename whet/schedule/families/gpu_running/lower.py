@@ -46,7 +46,7 @@ class _Lowering(AttentionLowering):
 
     def __init__(self, form: RunningAttention, t: AttentionTiling) -> None:
         super().__init__(form.attention, t)
-        self.running = form
+        self.tiles = self.stream()
         self.factors = shared_buffer("factors", (t.bm,), f32)
         self.rows = RunningRows(
             form, t, self.scores, self.weights, self.factors, self.thread, self.row_of
@@ -77,25 +77,25 @@ class _Lowering(AttentionLowering):
         """A group of copies for every tile, keys and values in turns."""
         found: list[Stmt] = []
         for number in range(self.ahead):
-            for load in (self.stream().key, self.stream().value):
-                if number < self.stream().steps:
+            for load in (self.tiles.key, self.tiles.value):
+                if number < self.tiles.steps:
                     found.append(load(as_expr(number)))
                 found.append(Commit())
         return tuple(found)
 
     def next_tile(self, step: Expr, *, keys: bool) -> Block:
         """The wait for the oldest tile, and the copy of another one into the place of the last."""
-        stream, later = self.stream(), step + self.ahead
+        tiles, later = self.tiles, step + self.ahead
         refill: Block = ()
-        if self.ahead < stream.steps:
-            load = stream.key if keys else stream.value
-            refill = (If(later < stream.steps, (load(later),)),)
+        if self.ahead < tiles.steps:
+            load = tiles.key if keys else tiles.value
+            refill = (If(later < tiles.steps, (load(later),)),)
         return (Wait(2 * self.ahead - 1), Barrier("block"), *refill, Commit())
 
     # -------------------------------------------------------------------------------- the tiles
     def all_tiles(self) -> Block:
         step = Var("step")
-        slot = step % self.stream().slots
+        slot = step % self.tiles.slots
         keys = Tile(self.keys, slot, turned=self.form.turned_keys)
         scores: Block = (
             *self.first.zero(),
@@ -103,7 +103,7 @@ class _Lowering(AttentionLowering):
             *self.first.share(Tile(self.scores, as_expr(0))),
         )
         rounds = loop(
-            step, self.stream().steps,
+            step, self.tiles.steps,
             *self.next_tile(step, keys=True),
             *allocated(self.first.registers, scores),
             Barrier("block"),
