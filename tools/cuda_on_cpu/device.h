@@ -93,6 +93,8 @@ template <typename T> inline T __shfl_xor_sync(unsigned, T x, int mask) {
 }
 
 unsigned int whet_shared_address(const void* p);
+inline unsigned int whet_start(unsigned int address) { return address; }
+template <typename T> inline const T* whet_start_of(const T* address) { return address; }
 void whet_copy_16(unsigned int to, const void* from, bool valid);
 void whet_copy_16_near(unsigned int to, const void* from, bool valid);
 void whet_copy_8(unsigned int to, const void* from, bool valid);

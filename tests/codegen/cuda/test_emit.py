@@ -253,9 +253,9 @@ def loaded_by_rows(text: str, *, turned: bool) -> list[Array]:
     elements of row l / 4, or of column l / 4 if it turns them."""
     found = []
     name = "load_turned_matrix" if turned else "load_matrix"
-    for offset in re.findall(rf"whet_{name}\(\(unsigned int\*\)\S+ \+ 0\), \S+\(.*?\) \+ (.*)\);",
-                             text):  # fmt: skip
-        rows = np.array([evaluated(offset, l=lane) // 2 for lane in range(32)])
+    address = r"whet_start\(whet_shared_address\(\w+\) \+ (.*)\)"
+    for offset in re.findall(rf"whet_{name}\(\(unsigned int\*\)\S+ \+ 0\), {address}\);", text):
+        rows = np.array([evaluated(offset, w=0, l=lane) // 2 for lane in range(32)])
         lane, part = np.arange(32)[:, None], np.arange(8)[None, :]
         pair = lane % 4 * 2 + part % 2
         row, column = (pair, lane // 4) if turned else (lane // 4, pair)

@@ -248,7 +248,10 @@ class _KernelWriter:
         head = f"for ({'long long' if wide else 'int'} {name} = 0; {name} < {end}; ++{name})"
         known = reach[1] if reach is not None else None
         with self.lines.block(head), self.indices.symbol(stmt.var, name, known, wide=wide):
+            if stmt.kind == "unroll":
+                self.indices.unrolled.add(stmt.var)
             self.block(stmt.body)
+            self.indices.unrolled.discard(stmt.var)
 
     def choice(self, condition: Expr, then: Sequence[Stmt], other: Sequence[Stmt]) -> None:
         decided = self.values.evaluate(condition)

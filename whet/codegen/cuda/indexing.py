@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from whet.codegen.cuda.lines import Lines
 from whet.core.dtypes import i64
-from whet.ir.affine import Affine, affine, interval
+from whet.ir.affine import Affine, affine, free_symbols, interval
 from whet.ir.expr import Binary, Call, Const, Expr, Var
 
 _NARROW = 1 << 31
@@ -28,6 +28,8 @@ class Indices:
         self.divisors: dict[Expr, int] = {}
         self.wide: set[Expr] = set()
         """Symbols that need 64 bits."""
+        self.unrolled: set[Expr] = set()
+        """Variables of loops that the compiler writes out: constants, for machine code."""
 
     @contextmanager
     def symbol(
@@ -127,6 +129,12 @@ class Indices:
     def address(self, form: Affine) -> str:
         """The text of a linear form."""
         return self.index(form.expr())
+
+    def split(self, form: Affine) -> tuple[Affine, Affine]:
+        """What an address varies by, and what is a number in machine code."""
+        written_out = [t for t in form.terms if free_symbols(t[0]) <= self.unrolled]
+        rest = tuple(t for t in form.terms if t not in written_out)
+        return Affine(rest, 0), Affine(tuple(written_out), form.constant)
 
     def divisor(self, form: Affine) -> int:
         """A number that divides every value of the form; 0 if that is always 0."""

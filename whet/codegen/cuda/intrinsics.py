@@ -159,6 +159,13 @@ _ARRIVE = (
 _THREADS = {
     "shared_address": _function(
         "unsigned int whet_shared_address(const void* p)", f"return {_SHARED};"),
+    # Nothing is moved: compilers keep the sum together that an address starts with.
+    "start": _function(
+        "unsigned int whet_start(unsigned int address)",
+        'unsigned int y; asm("mov.b32 %0, %1;" : "=r"(y) : "r"(address)); return y;'),
+    "start_of": _template(
+        "const T* whet_start_of(const T* address)",
+        'const T* y; asm("mov.b64 %0, %1;" : "=l"(y) : "l"(address)); return y;'),
     "copy_16": _function(
         "void whet_copy_16(unsigned int to, const void* from, bool valid)",
         _assembly("cp.async.cg.shared.global [%0], [%1], 16, %2;", "",
@@ -193,7 +200,7 @@ _THREADS = {
         "void whet_await_arrivals()", _assembly("barrier.cluster.wait.acquire.aligned;"), 90),
     "in_rank": _function(
         "unsigned int whet_in_rank(unsigned int address, unsigned int rank)",
-        'unsigned int y; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" '
+        'unsigned int y; asm("mapa.shared::cluster.u32 %0, %1, %2;" '
         ': "=r"(y) : "r"(address), "r"(rank)); return y;', 90),
     "load_cluster_4": _function(
         "unsigned int whet_load_cluster_4(unsigned int address)",

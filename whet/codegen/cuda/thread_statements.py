@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from whet.codegen.cuda.addresses import memory_address, shared_address
 from whet.codegen.cuda.places import FRAGMENT_REGISTERS
 from whet.codegen.cuda.support import no_code, require_code
 from whet.core.dtypes import f32, i64
@@ -72,17 +73,18 @@ def _copy(writer: _KernelWriter, stmt: Copy) -> None:
     lines, values, places = writer.lines, writer.values, writer.places
     values.begin(*stmt.at, *stmt.start, stmt.valid)
     nbytes = stmt.elements * stmt.target.dtype.itemsize
-    to = _shared_address(writer, stmt.target, stmt.at)
+    to = shared_address(values, stmt.target, stmt.at)
     valid = values.value(stmt.valid)
-    place = values.text_of(places.address(stmt.source, stmt.start).expr())
-    if valid != "true":
+    if valid == "true":
+        source = memory_address(values, stmt.source, stmt.start)
+    else:
         # The address of what is not read must be one of the buffer all the same.  It is masked and
         # not chosen: a choice would be a branch around the arithmetic of each address.
         valid = values.named(valid, "bool")
-        place = f"({place} & -(int){valid})"
-    base = places.bases[stmt.source]
+        place = values.text_of(places.address(stmt.source, stmt.start).expr())
+        source = f"{places.bases[stmt.source]} + ({place} & -(int){valid})"
     kind = "copy_16_near" if stmt.near and nbytes == 16 else f"copy_{nbytes}"
-    lines.line(f"{lines.call(kind)}({to}, {base} + {place}, {valid});")
+    lines.line(f"{lines.call(kind)}({to}, {source}, {valid});")
 
 
 def _exchange(writer: _KernelWriter, stmt: Exchange) -> None:
@@ -92,11 +94,6 @@ def _exchange(writer: _KernelWriter, stmt: Exchange) -> None:
     given = values.load(stmt.source, stmt.start)
     base = places.bases[stmt.target]
     lines.line(f"{base}[{place}] = {lines.call('exchange')}({given}, {stmt.mask});")
-
-
-def _shared_address(writer: _KernelWriter, buffer: Buffer, at: Sequence[Expr]) -> str:
-    place = writer.values.text_of(writer.places.address(buffer, at).expr())
-    return f"{writer.lines.call('shared_address')}({writer.places.bases[buffer]} + {place})"
 
 
 # ------------------------------------------------------------------------------------- matrices
@@ -123,13 +120,12 @@ def _load_matrix(writer: _KernelWriter, stmt: MatrixLoad) -> None:
     if stmt.turned and size == 4:
         _load_elements(writer, stmt, matrix)
         return
-    start = _shared_address(writer, stmt.source, stmt.at)
     function = "load_matrix"
     if stmt.turned:
         function, high, right = "load_turned_matrix", right, high
-    row = f"({lane} % 8 + {high} * 8)"
-    lines.line(f"{lines.call(function)}((unsigned int*){matrix}, {start} + {row} * {row_bytes} + "
-               f"{right} * 16);")  # fmt: skip
+    in_matrix = f"({lane} % 8 + {high} * 8) * {row_bytes} + {right} * 16"
+    address = shared_address(writer.values, stmt.source, stmt.at, in_matrix)
+    lines.line(f"{lines.call(function)}((unsigned int*){matrix}, {address});")
 
 
 def _load_elements(writer: _KernelWriter, stmt: MatrixLoad, matrix: str) -> None:

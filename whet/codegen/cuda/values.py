@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from whet.codegen.cuda import scalars
+from whet.codegen.cuda.addresses import address_elsewhere
 from whet.codegen.cuda.indexing import Indices
 from whet.codegen.cuda.lines import Lines
 from whet.codegen.cuda.places import FRAGMENT_REGISTERS, Places
@@ -213,7 +214,7 @@ class Values:
         base = self.places.bases[buffer]
         if self.places.is_elsewhere(buffer, at):
             require_code(buffer.dtype.bits == 32, "elements of other blocks that have no 32 bits")
-            bits = f"{self.lines.call('load_cluster_4')}({self.elsewhere(buffer, at)})"
+            bits = f"{self.lines.call('load_cluster_4')}({address_elsewhere(self, buffer, at)})"
             return self.of_bits(bits, buffer.dtype)
         return self.from_memory(f"{base}[{self.text_of(form.expr())}]", buffer)
 
@@ -234,12 +235,6 @@ class Values:
         if buffer.dtype in HALVES:
             return f"{self.lines.call(f'to_{buffer.dtype}')}({text})"
         return f"({memory_type(buffer.dtype)}){text}" if buffer.dtype is bool_ else text
-
-    def elsewhere(self, buffer: Buffer, at: Sequence[Expr]) -> str:
-        """The address of an element in another block's shared memory."""
-        offset = self.text_of(self.places.address(buffer, at).expr())
-        own = f"{self.lines.call('shared_address')}({self.places.bases[buffer]} + {offset})"
-        return f"{self.lines.call('in_rank')}({own}, {self.text_of(at[0])})"
 
     def of_bits(self, text: str, dtype: DType) -> str:
         """32 bits as a value."""

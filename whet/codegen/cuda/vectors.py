@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from whet.codegen.cuda.addresses import address_elsewhere
 from whet.codegen.cuda.support import memory_type
 from whet.codegen.cuda.values import Values, in_lane
 from whet.core.dtypes import DType
@@ -158,7 +159,7 @@ def _instead(values: Values, choice: Select | None, buffer: Buffer, width: int) 
 def _wide_text(values: Values, buffer: Buffer, at: tuple[Expr, ...], kind: str, width: int) -> str:
     if values.places.is_elsewhere(buffer, at):
         load = values.lines.call(f"load_cluster_{width * buffer.dtype.itemsize}")
-        return f"{load}({values.elsewhere(buffer, at)})"
+        return f"{load}({address_elsewhere(values, buffer, at)})"
     place = values.text_of(values.places.address(buffer, at).expr())
     return f"*(const {kind}*)({values.places.bases[buffer]} + {place})"
 
