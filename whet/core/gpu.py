@@ -21,6 +21,12 @@ from whet.core.precision import PRECISIONS, STRICT
 KIB, MIB = 1 << 10, 1 << 20
 SHARED_ALIGNMENT = 128
 """Buffers in the shared memory of a block begin at multiples of so many bytes."""
+OLDEST_GENERATION = 80
+"""Before it, memory is not copied to shared memory in the background."""
+PORTABLE_CLUSTER = 8
+"""Blocks of a cluster that every GPU with clusters can run together."""
+_LARGE_CLUSTERS = frozenset({90, 100, 103})
+"""Generations whose clusters can have 16 blocks."""
 HERE = "cuda"
 """The name of the GPU in this machine."""
 
@@ -63,7 +69,9 @@ class GpuTarget:
     @property
     def cluster_limit(self) -> int:
         """Blocks of a cluster at most; 1 where there are no clusters."""
-        return 16 if self.generation >= 90 else 1
+        if self.generation in _LARGE_CLUSTERS:
+            return 16
+        return PORTABLE_CLUSTER if self.generation >= 90 else 1
 
     @property
     def has_dependent_launch(self) -> bool:

@@ -137,12 +137,25 @@ def test_rates_that_a_driver_does_not_tell_are_those_of_a_preset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "architecture"), [((7, 5), "sm_75"), ((8, 6), "sm_86"), ((12, 0), "sm_120a")]
+    ("version", "architecture"), [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((12, 0), "sm_120a")]
 )
 def test_architectures(version: tuple[int, int], architecture: str) -> None:
     major, minor = version
     facts = {"COMPUTE_CAPABILITY_MAJOR": major, "COMPUTE_CAPABILITY_MINOR": minor}
     assert described(Told(**(H200 | facts))).architecture == architecture
+
+
+def test_gpus_that_no_code_is_made_for() -> None:
+    facts = {"COMPUTE_CAPABILITY_MAJOR": 7, "COMPUTE_CAPABILITY_MINOR": 5}
+    with pytest.raises(UsageError, match=r"has compute capability 7.5, and code .* 8.0 and later"):
+        described(Told(**(H200 | facts)))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "most"), [("sm_80", 1), ("sm_90a", 16), ("sm_100a", 16), ("sm_120a", 8)]
+)
+def test_blocks_of_a_cluster(architecture: str, most: int) -> None:
+    assert replace(PRESETS["cuda-sm_80"], architecture=architecture).cluster_limit == most
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache as cached
 from typing import Protocol
 
-from whet.core.errors import UsageError
-from whet.core.gpu import PRESETS, GpuTarget
+from whet.core.errors import UsageError, fail
+from whet.core.gpu import OLDEST_GENERATION, PRESETS, GpuTarget
 
 _FIRST_SPECIAL = 9
 """From this generation on, code for an architecture's own instructions is named with an `a`."""
@@ -30,9 +30,14 @@ def detected_gpu() -> GpuTarget:
 
 
 def described(device: Device) -> GpuTarget:
-    """The GPU as a target."""
+    """The GPU as a target; `UsageError` if it is older than all that code is made for."""
     ask = device.attribute
     major, minor = ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")
+    if 10 * major + minor < OLDEST_GENERATION:
+        oldest = f"{OLDEST_GENERATION // 10}.{OLDEST_GENERATION % 10}"
+        fail("WH1010", f"the GPU here, {device.name()}, has compute capability {major}.{minor}, "
+             f"and code is made for {oldest} and later", hint="build for the target cpu",
+             kind=UsageError)  # fmt: skip
     architecture = f"sm_{major}{minor}{'a' if major >= _FIRST_SPECIAL else ''}"
     # Rates that a driver does not tell are those of the preset that comes next below.
     older = [p for p in PRESETS.values() if p.generation <= 10 * major + minor]

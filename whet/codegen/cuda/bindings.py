@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import cache as cached, lru_cache
 from typing import Any
 
-from whet.codegen.cuda.driver import PORTABLE_CLUSTER, Handle, Ready, Recording, Stream
+from whet.codegen.cuda.driver import Handle, Ready, Recording, Stream
 from whet.codegen.cuda.launch import Launch
 from whet.core.errors import UsageError, fail
+from whet.core.gpu import PORTABLE_CLUSTER
 
 _PLAIN_SHARED_BYTES = 48 << 10
 """Shared memory that a kernel need not ask for."""

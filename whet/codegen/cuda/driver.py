@@ -25,8 +25,6 @@ LEGACY_STREAM: Stream = 1
 """The stream that work is on when nobody says otherwise; DLPack has the same number for it."""
 THREAD_STREAM: Stream = 2
 """The stream that every thread has of its own: one number for many streams."""
-PORTABLE_CLUSTER = 8
-"""Blocks of a cluster that every GPU with clusters can run together."""
 
 
 class Parameters:

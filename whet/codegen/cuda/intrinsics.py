@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whet.core.gpu import OLDEST_GENERATION as OLDEST
+
 _HEAD = "__device__ __forceinline__"
 
 
@@ -15,11 +17,11 @@ class Intrinsic:
     """A device function."""
 
     text: str
-    generation: int = 80
+    generation: int = OLDEST
     needs: tuple[str, ...] = ()
 
 
-def _function(signature: str, body: str, generation: int = 80, *needs: str) -> Intrinsic:
+def _function(signature: str, body: str, generation: int = OLDEST, *needs: str) -> Intrinsic:
     return Intrinsic(f"{_HEAD} {signature} {{ {body} }}", generation, needs)
 
 
@@ -28,7 +30,7 @@ def _assembly(text: str, outputs: str = "", inputs: str = "") -> str:
 
 
 def _template(signature: str, body: str, *needs: str) -> Intrinsic:
-    return Intrinsic(f"template <typename T> {_HEAD} {signature} {{ {body} }}", 80, needs)
+    return Intrinsic(f"template <typename T> {_HEAD} {signature} {{ {body} }}", needs=needs)
 
 
 # ------------------------------------------------------------------------------ scalar functions
@@ -40,12 +42,12 @@ _SCALARS = {
         "unsigned short whet_to_f16(float x)",
         'unsigned short y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;'),
     "round_f16": _function(
-        "float whet_round_f16(float x)", "return whet_from_f16(whet_to_f16(x));", 80,
+        "float whet_round_f16(float x)", "return whet_from_f16(whet_to_f16(x));", OLDEST,
         "from_f16", "to_f16"),
     "round_f16_f64": _function(
         "float whet_round_f16_f64(double x)",
         'unsigned short y; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y) : "d"(x)); '
-        "return whet_from_f16(y);", 80, "from_f16"),
+        "return whet_from_f16(y);", OLDEST, "from_f16"),
     "from_bf16": _function(
         "float whet_from_bf16(unsigned short x)",
         "return __uint_as_float((unsigned int)x << 16);"),
@@ -53,7 +55,7 @@ _SCALARS = {
         "unsigned short whet_to_bf16(float x)",
         'unsigned short y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y;'),
     "round_bf16": _function(
-        "float whet_round_bf16(float x)", "return whet_from_bf16(whet_to_bf16(x));", 80,
+        "float whet_round_bf16(float x)", "return whet_from_bf16(whet_to_bf16(x));", OLDEST,
         "from_bf16", "to_bf16"),
     "tf32": _function(
         "float whet_tf32(float x)",
