@@ -48,7 +48,7 @@ def _convolutions(op: Conv, x: Any, w: Any) -> Iterator[Way]:
         yield (
             name,
             (
-                lambda v, own=own: function(own, v, None, op.strides, low, op.dilations, op.group),
+                lambda v, own=own: function(own, v, None, op.strides, low, op.dilations, op.groups),
                 weight,
             ),
         )

@@ -25,6 +25,8 @@ from whet.schedule.families.gpu_spatial.price import (
     VECTOR_BYTES,
 )
 from whet.schedule.families.gpu_spatial.rates import (
+    LINE_BYTES,
+    SECTOR_BYTES,
     Work,
     kernel_ns,
     lines_of,
@@ -82,14 +84,21 @@ def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Popul
     instructions = THREAD_OVERHEAD + steps * (_places(s) + width * (1 + operations(s.value)))
     instructions = instructions + steps * len(reads(s.value)) * LOAD_SLOTS
     lines, nbytes = np.zeros(len(split)), np.full(len(split), nbytes_of(s.task.outputs))
+    beside = np.minimum(np.where(inner, split, per_block // split), WARP)
     for along in (ALONG_TERMS, ALONG_OUTPUTS):
         rows = holes["along"] == along
         axis = s.terms[-1] if along == ALONG_TERMS else s.vector
         for read in reads(s.value):
             step = lane_step(read, axis)
-            found = lines_of(read, step, width[rows], width[rows])
-            lines[rows] += steps[rows] * found * np.where(step == 1, 1, width[rows])
-            nbytes[rows] += touched_bytes(read) * wasted(read, axis, ())
+            if step == 1:
+                run = beside[rows] * width[rows] * read.dtype.itemsize
+                lines[rows] += steps[rows] * WARP / beside[rows] * np.ceil(run / LINE_BYTES)
+                spare = np.ceil(run / SECTOR_BYTES) * SECTOR_BYTES / run
+            else:
+                found = lines_of(read, step, width[rows], width[rows])
+                lines[rows] += steps[rows] * found * width[rows]
+                spare = wasted(read, axis, ())
+            nbytes[rows] += touched_bytes(read) * spare
     rounds = np.maximum(np.ceil(steps / STEPS_AT_ONCE) - 1, 0)
     work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
     ns = WINDOW_NS + kernel_ns(work, holes["trigger"] == AT_END, target)
