@@ -1,10 +1,14 @@
 """Networks at batch 1 on an NVIDIA GPU, against torch in the same precision.
 
     python bench/gpu.py [--only resnet50] [--precision fp32 tf32] [--budget 60s] [--inductor]
+                        [--processes 16]
 
 torch runs the same ONNX graph, whose batch norms are folded: eager in a CUDA graph in both memory
 formats with `cudnn.benchmark`, and with `--inductor` compiled (reduce-overhead, freezing).  Both
 sides are replayed in turns; times are medians over rounds.  fp32x3 is compared with torch's fp32.
+
+Networks are compiled side by side, and timed one after the other when all are; what is searched
+with a budget is searched then, too.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,8 @@ import torch
 
 import whet
 from harness.gpu_networks import BUILDERS, Replay, networks, replay_of
-from harness.onnx_torch import Translated, channels_last, translated
+from harness.gpu_torch import TorchNetwork
+from harness.gpu_workers import measured_alone
 from harness.report import ABSENT, Goal, Report, number, parser, say, settings_of
 from whet.build.backend import named_target
 from whet.core.types import Array
@@ -39,6 +45,19 @@ MILLISECONDS = {
 }  # fmt: skip
 """Wanted times."""
 ROUNDS, REPLAYS = 9, 20
+NOTHING = "0"
+"""No search."""
+Compiled = tuple[Any, float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network in precisions that are compared with one of torch's."""
+
+    network: Network
+    precisions: tuple[str, ...]
+    budget: str
+    inductor: bool
 
 
 def main() -> None:
@@ -46,127 +65,100 @@ def main() -> None:
     report = Report("Networks on a GPU, batch 1", settings_of(given))
     report.notes.append(str(named_target("cuda")))
     with tempfile.TemporaryDirectory() as name:
-        for precision in given.precision:
-            rows, ratios = [], []
-            for network in networks(Path(name), given.only or list(BUILDERS)):
-                say(f"{network.name}, {precision}")
-                found = compared(network, precision, given)
-                report.rows.append({"network": network.name, "precision": precision, **found})
-                rows.append(row(network.name, found))
-                say("  ".join(rows[-1]))
-                ratios.append(found["ratio"])
-                wanted = MILLISECONDS.get((network.name, precision))
-                if wanted is not None:
-                    what = f"{network.name} {precision}, ms"
-                    report.goals.append(Goal(what, found["whet_ms"], wanted, at_least=False))
-            report.add_table(precision, ["network", "torch, ms", "by", "whet, ms", "ratio", "error",
-                                         "compiled in, s"], rows)  # fmt: skip
-            if precision in MEANS:
-                mean = math.exp(statistics.fmean(map(math.log, ratios)))
-                goal = Goal(f"geometric mean, {precision}", mean, MEANS[precision])
-                report.goals += [goal, Goal(f"least ratio, {precision}", min(ratios), 1.0)]
+        jobs = [
+            Job(network, precisions, given.budget, given.inductor)
+            for precisions in beside_each_other(given.precision)
+            for network in networks(Path(name), given.only or list(BUILDERS))
+        ]
+        failed = 0
+        for job, found in measured_alone(prepared, jobs, given.processes):
+            failed += found is None
+            for precision, figures in (found or {}).items():
+                where = {"network": job.network.name, "precision": precision}
+                report.rows.append({**where, **figures})
+                say("  ".join([precision, *row(job.network.name, figures)]))
+    for precision in given.precision:
+        rows = [r for r in report.rows if r["precision"] == precision]
+        head = ["network", "torch, ms", "by", "whet, ms", "ratio", "error", "compiled in, s"]
+        report.add_table(precision, head, [row(r["network"], r) for r in rows])
+        report.goals += goals(precision, rows)
     report.finish(given.json)
+    if failed:
+        raise SystemExit(f"{failed} of {len(jobs)} were not measured")
 
 
 def arguments() -> argparse.ArgumentParser:
     made = parser(__doc__, default_threads=(1,))
     made.add_argument("--only", nargs="+", metavar="NAME", choices=list(BUILDERS))
     made.add_argument("--precision", nargs="+", default=list(MEANS), choices=[*MEANS, "bf16"])
-    made.add_argument("--budget", default="0", metavar="TIME", help="search, per network")
+    made.add_argument("--budget", default=NOTHING, metavar="TIME", help="search, per network")
     made.add_argument("--inductor", action="store_true", help="compile with torch, too")
+    made.add_argument("--processes", type=int, default=1, metavar="N",
+                      help="networks that are compiled at the same time")  # fmt: skip
     return made
 
 
-def compared(network: Network, precision: str, given: argparse.Namespace) -> dict[str, Any]:
-    """The best of torch and whet in turns, and whet's difference from ONNX Runtime."""
-    sample = network.sample()
+def beside_each_other(precisions: list[str]) -> list[tuple[str, ...]]:
+    """Groups of precisions that are compared with the same of torch's."""
+    strict = tuple(p for p in precisions if p in ("fp32", "fp32x3"))
+    others = [(p,) for p in precisions if p not in strict]
+    return [strict, *others] if strict else others
+
+
+# ---------------------------------------------------------------------------- one network
+def prepared(job: Job) -> Callable[[], dict[str, Any]]:
+    """Compiles with both; what is given takes the times."""
+    sample = job.network.sample()
+    wanted = reference(job.network, sample)
+    models = {p: compiled(job, p, NOTHING) for p in job.precisions}
+    side = TorchNetwork(job.network, sample, job.precisions[-1], inductor=job.inductor)
+    return lambda: compared(job, models, side, sample, wanted)
+
+
+def compiled(job: Job, precision: str, budget: str) -> Compiled:
+    """The model, and the seconds that it took."""
     start = time.perf_counter()
     model = whet.compile(
-        str(network.path), target="cuda", precision=precision, budget=given.budget
+        str(job.network.path), target="cuda", precision=precision, budget=budget
     )  # fmt: skip
-    seconds = time.perf_counter() - start
-    error = error_of(model, network, sample)
-    contenders = {"whet": replay_of(model._first.executable)}
-    contenders |= torch_replays(network, sample, precision, inductor=given.inductor)
-    times = in_turns(contenders)
-    best = min((name for name in times if name != "whet"), key=lambda name: times[name])
+    return model, time.perf_counter() - start
+
+
+def compared(
+    job: Job, models: dict[str, Compiled], side: TorchNetwork, sample: Mapping[str, Array],
+    wanted: list[Array],
+) -> dict[str, Any]:  # fmt: skip
+    """The best of torch and whet in turns, and whet's difference from ONNX Runtime."""
+    if job.budget != NOTHING:
+        models = {p: compiled(job, p, job.budget) for p in job.precisions}
+    errors = {p: error_of(m, sample, wanted) for p, (m, _) in models.items()}
+    contenders = {p: replay_of(m._first.executable) for p, (m, _) in models.items()}
+    times = in_turns({**contenders, **dict(side.replays())})
+    theirs = {name: t for name, t in times.items() if name not in models}
+    best = min(theirs, key=lambda name: theirs[name])
     return {
-        "whet_ms": times["whet"] * 1e3, "torch_ms": times[best] * 1e3, "by": best,
-        "ratio": times[best] / times["whet"], "error": error, "compile_s": seconds,
-        "all_ms": {name: t * 1e3 for name, t in times.items()}, "kernels": model.describe()[0],
+        p: {
+            "whet_ms": times[p] * 1e3, "torch_ms": times[best] * 1e3, "by": best,
+            "ratio": times[best] / times[p], "error": errors[p], "compile_s": seconds,
+            "kernels": model.describe()[0],
+            "all_ms": {name: t * 1e3 for name, t in theirs.items()},
+        }
+        for p, (model, seconds) in models.items()
     }  # fmt: skip
 
 
-def error_of(model: Any, network: Network, sample: Mapping[str, Array]) -> float:
-    """The largest difference of an output from ONNX Runtime's in f32, relative to its norm."""
+def reference(network: Network, sample: Mapping[str, Array]) -> list[Array]:
+    """What ONNX Runtime computes in f32."""
     session = onnxruntime.InferenceSession(network.path, providers=["CPUExecutionProvider"])
-    wanted = session.run(None, dict(sample))
+    return [np.asarray(result) for result in session.run(None, dict(sample))]
+
+
+def error_of(model: Any, sample: Mapping[str, Array], wanted: list[Array]) -> float:
+    """The largest difference of an output from the wanted one, relative to its norm."""
     return max(
         float(np.linalg.norm(np.asarray(got, np.float64) - want) / np.linalg.norm(want))
         for got, want in zip(model.results(**sample).values(), wanted, strict=True)
     )
-
-
-# ----------------------------------------------------------------------------------------- torch
-def torch_replays(
-    network: Network, sample: Mapping[str, Array], precision: str, *, inductor: bool
-) -> dict[str, Replay]:
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
-    kind = kinds.get(precision, torch.float32)
-    inputs = [torch.from_numpy(a).cuda() for a in sample.values()]
-    inputs = [x.to(kind) if x.is_floating_point() else x for x in inputs]
-    found: dict[str, Replay] = {}
-    with torch.no_grad():
-        for name, change in (("graph nchw", lambda m: m), ("graph nhwc", channels_last)):
-            module = change(moved(translated(str(network.path)), kind))
-            shaped = inputs
-            if name == "graph nhwc":
-                formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-                shaped = [x.contiguous(memory_format=formats[x.ndim]) if x.ndim in formats else x
-                          for x in inputs]  # fmt: skip
-            found[name] = recorded(module, shaped)
-        if inductor:
-            found["inductor"] = compiled(moved(translated(str(network.path)), kind), inputs)
-    return found
-
-
-def moved(module: Translated, kind: torch.dtype) -> Translated:
-    made = module.eval().cuda()
-    for name, buffer in list(made.named_buffers()):
-        if buffer.is_floating_point():
-            setattr(made, name, buffer.to(kind))
-    return made
-
-
-def recorded(module: Translated, inputs: list[Any]) -> Replay:
-    """Eager calls as a CUDA graph."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            module(*inputs)
-    stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = module(*inputs)
-    held = (graph, kept, module, inputs)  # memory that the recorded kernels read and write
-    return lambda: held[0].replay()
-
-
-def compiled(module: Translated, inputs: list[Any]) -> Replay:
-    import torch._inductor.config as settings
-
-    settings.freezing = True
-    made = torch.compile(module, mode="reduce-overhead")
-    for _ in range(4):
-        made(*inputs)
-
-    def call() -> None:
-        with torch.no_grad():
-            made(*inputs)
-
-    return call
 
 
 def in_turns(contenders: Mapping[str, Replay]) -> dict[str, float]:
@@ -183,11 +175,27 @@ def in_turns(contenders: Mapping[str, Replay]) -> dict[str, float]:
     return {name: statistics.median(s) for name, s in samples.items()}
 
 
+# ---------------------------------------------------------------------------------- the report
 def row(name: str, found: Mapping[str, Any]) -> list[str]:
     return [
         name, number(found["torch_ms"]), found["by"] or ABSENT, number(found["whet_ms"]),
         number(found["ratio"]), f"{found['error']:.1e}", f"{found['compile_s']:.0f}",
     ]  # fmt: skip
+
+
+def goals(precision: str, rows: list[dict[str, Any]]) -> list[Goal]:
+    found: list[Goal] = []
+    for r in rows:
+        wanted = MILLISECONDS.get((r["network"], precision))
+        if wanted is not None:
+            what = f"{r['network']} {precision}, ms"
+            found.append(Goal(what, r["whet_ms"], wanted, at_least=False))
+    if precision in MEANS and rows:
+        ratios = [r["ratio"] for r in rows]
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        found.append(Goal(f"geometric mean, {precision}", mean, MEANS[precision]))
+        found.append(Goal(f"least ratio, {precision}", min(ratios), 1.0))
+    return found
 
 
 if __name__ == "__main__":
