@@ -36,6 +36,8 @@ class Builder:
         self.module, self.processes, self.seconds = module, processes, seconds
         self._idle: list[WorkerProcess] = []
         self._busy: dict[WorkerProcess, tuple[int, Deadline]] = {}
+        self._starting: set[WorkerProcess] = set()
+        """Those of the busy ones that have not said yet that they are ready."""
 
     def build(self, jobs: Iterable[Mapping[str, str]]) -> list[Built]:
         """The objects of all jobs, in order."""
@@ -65,31 +67,44 @@ class Builder:
             raise
 
     def _begin(self, number: int, job: Mapping[str, str]) -> None:
-        worker = self._ready()
+        """Gives a job to a process, which may still be starting: many start side by side."""
+        worker = self._free()
         worker.jobs += 1
-        self._busy[worker] = (number, Deadline(self.seconds))
+        limit = START_SECONDS if worker in self._starting else self.seconds
+        self._busy[worker] = (number, Deadline(limit))
         with contextlib.suppress(Ended):  # found out when its answer is looked for
             worker.send({"do": "build", "job": dict(job)})
 
-    def _ready(self) -> WorkerProcess:
+    def _free(self) -> WorkerProcess:
         """A process that has nothing to do.  One that died while idle is no job's fault."""
         while self._idle:
             worker = self._idle.pop()
             if worker.process.poll() is None:
                 return worker
             worker.close()
-        return start_worker(self.module)
+        worker = WorkerProcess(self.module)
+        self._starting.add(worker)
+        return worker
 
     def _collected(self) -> list[tuple[int, Built]]:
-        """The jobs that have ended or have taken too long: at least one, which is waited for."""
+        """The jobs that have ended or have taken too long, after waiting for any process."""
         first = min(deadline.left for _, deadline in self._busy.values())
         ready, _, _ = select.select(list(self._busy), [], [], max(0.0, first))
         late = [w for w, (_, deadline) in self._busy.items() if deadline.left <= 0]
         found = []
         for worker in dict.fromkeys([*ready, *late]):
             number, _ = self._busy.pop(worker)
-            found.append((number, self._result(worker)))
+            if worker in self._starting:
+                self._started(worker)
+                self._busy[worker] = (number, Deadline(self.seconds))
+            else:
+                found.append((number, self._result(worker)))
         return found
+
+    def _started(self, worker: WorkerProcess) -> None:
+        """Takes note that a process is ready; `WH1004` if it is not."""
+        self._starting.remove(worker)
+        said_ready(worker, 0.0)
 
     def _result(self, worker: WorkerProcess) -> Built:
         try:
@@ -113,14 +128,21 @@ class Builder:
             worker.close()
         self._idle.clear()
         self._busy.clear()
+        self._starting.clear()
 
 
 def start_worker(module: str) -> WorkerProcess:
     """A process that has said that it is ready; `WH1004` if it never does."""
     worker = WorkerProcess(module)
+    said_ready(worker, START_SECONDS)
+    return worker
+
+
+def said_ready(worker: WorkerProcess, seconds: float) -> None:
+    """Waits for the first words of a process; `WH1004` if there are none."""
     try:
-        worker.receive(START_SECONDS)
+        worker.receive(seconds)
     except (Ended, Silent) as problem:
         worker.close()
-        fail("WH1004", f"a worker process cannot be started: it {problem or 'does not answer'}")
-    return worker
+        text = str(problem) or "does not answer"
+        fail("WH1004", f"a worker process cannot be started: it {text}")

@@ -11,6 +11,8 @@ Clock = Callable[[int], float]
 
 SAMPLE_SECONDS = 1e-3
 """A sample repeats short kernels until it takes about this long."""
+GRAPH_SAMPLE_SECONDS = 1e-4
+"""The same on a GPU, whose events know a graph of calls to half a microsecond."""
 WARM_SECONDS = 1e-3
 WAKING_SECONDS = 10e-3
 """How long kernels of several threads warm up.  Until the others are awake, one does the work, and
@@ -65,24 +67,26 @@ def is_clearly_slower(samples: Sequence[float], best: float | None) -> bool:
     return best is not None and median_interval(samples)[0] > CLEARLY * best
 
 
-def repeats_for(seconds: float) -> int:
+def repeats_for(seconds: float, sample: float = SAMPLE_SECONDS) -> int:
     """The number of calls of that length in a sample."""
-    return max(1, min(MOST_REPEATS, math.ceil(SAMPLE_SECONDS / seconds)))
+    return max(1, min(MOST_REPEATS, math.ceil(sample / seconds)))
 
 
 def take_samples(
-    clock: Clock, beat: Callable[[], None], best: float | None, warm: float = WARM_SECONDS
-) -> list[float]:
+    clock: Clock, beat: Callable[[], None], best: float | None, warm: float = WARM_SECONDS,
+    sample: float = SAMPLE_SECONDS,
+) -> list[float]:  # fmt: skip
     """Seconds per call, sampled until they are steady, clearly slower than the best, hopeless or
     have taken long enough.
 
-    The calls of the first `warm` seconds only warm up and tell how many calls make a sample.
+    The calls of the first `warm` seconds only warm up and tell how many calls make a sample of
+    `sample` seconds.
     """
     beat()
     first = _checked(clock(1))
     if best is not None and first > HOPELESS**2 * max(best, SAMPLE_SECONDS):
         return [first]  # even with the cost of a first call it is far from the best
-    repeats = _settle(clock, beat, first, warm)
+    repeats = _settle(clock, beat, first, warm, sample)
     samples: list[float] = []
     total = 0.0
     while True:
@@ -168,14 +172,17 @@ def _warm_up(clock: Clock, beat: Callable[[], None], warm: float) -> int:
     return _settle(clock, beat, _checked(clock(1)), warm)
 
 
-def _settle(clock: Clock, beat: Callable[[], None], first: float, warm: float) -> int:
+def _settle(
+    clock: Clock, beat: Callable[[], None], first: float, warm: float,
+    sample: float = SAMPLE_SECONDS,
+) -> int:  # fmt: skip
     """The number of calls in a sample, after a first one, which is slower than those to come."""
-    repeats, spent = repeats_for(first), first
+    repeats, spent = repeats_for(first, sample), first
     while spent < warm:
         beat()
         seconds = _checked(clock(repeats))
         spent += seconds
-        repeats = repeats_for(seconds / repeats)
+        repeats = repeats_for(seconds / repeats, sample)
     return repeats
 
 

@@ -16,7 +16,7 @@ from whet.build.constants import ConstantStore
 from whet.build.cuda.image import STATUS_BYTES
 from whet.build.kernels import KernelMaker, NativeKernel
 from whet.build.memory import Arena
-from whet.codegen.cuda.launch import Launch, launches_of
+from whet.codegen.cuda.launch import Launch, in_turn, launches_of, lets_next_in
 from whet.codegen.generator import Generator
 from whet.core.caching import FileCache
 from whet.core.digest import digest_text
@@ -42,6 +42,7 @@ class _Ready:
 
     kernel: NativeKernel
     launches: tuple[Launch, ...]
+    lets_in: bool
     cubin: str
     """The name that its code is held under."""
 
@@ -88,13 +89,14 @@ class CudaNetwork:
         )
         memory = _Memory(self.plan, placed.arena, {s: r.key for s, r in placed.recipes.items()})
         calls: list[NetworkCall] = []
-        for call in placed.calls:
-            assert isinstance(call, Call)
+        flat = [call for call in placed.calls if isinstance(call, Call)]
+        ordered = in_turn((made[c.step.key].launches, made[c.step.key].lets_in) for c in flat)
+        for call, launches in zip(flat, ordered, strict=True):
             places = [memory.place(s) for s in call.storages]
             if call.kernel.source.has_status:
                 places.append(memory.status())
-            ready = made[call.step.key]
-            calls += (NetworkCall(x, ready.cubin, tuple(places)) for x in ready.launches)
+            cubin = made[call.step.key].cubin
+            calls += (NetworkCall(x, cubin, tuple(places)) for x in launches)
         job = NetworkJob(memory.pieces(), tuple(calls), self.target.has_dependent_launch)
         return Loadable(job, b"", {r.cubin: self.cubins[r.cubin] for r in made.values()})
 
@@ -109,7 +111,8 @@ class CudaNetwork:
 
             kernel = KernelMaker(self.generator, lowered, self.numerics).make(step)
             name = f"cubin.{digest_text(kernel.source.text)}"
-            self.kernels[place] = _Ready(kernel, launches_of(kernel.kernel.program), name)
+            program = kernel.kernel.program
+            self.kernels[place] = _Ready(kernel, launches_of(program), lets_next_in(program), name)
         return self.kernels[place]
 
     def _compile(self, texts: Mapping[str, str]) -> None:

@@ -12,16 +12,18 @@ workspace, in this order, and that of the status behind them, where there is one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from whet.codegen.cuda.spread import spread
 from whet.ir.expr import Const
 from whet.ir.program import Loop, Program, Stmt, walk
-from whet.ir.threads import WARP, AwaitInputs, extent_of, thread_nest
+from whet.ir.threads import WARP, AwaitInputs, LaunchNext, extent_of, thread_nest
 
 PLAIN_THREADS = 256
 """Threads of a block where a parallel loop is all that is said."""
+ROOM_BYTES = 8 << 10
+"""Shared memory of a block that is missed by the kernel in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,27 @@ def launches_of(program: Program) -> tuple[Launch, ...]:
     return tuple(
         _launch(f"{program.name}_{number}", stmt) for number, stmt in enumerate(program.body)
     )
+
+
+def lets_next_in(program: Program) -> bool:
+    """Whether the last kernel of a program allows the next one to be launched before it ends."""
+    return any(isinstance(s, LaunchNext) for s in walk(program.body[-1:]))
+
+
+def in_turn(kernels: Iterable[tuple[tuple[Launch, ...], bool]]) -> Iterator[tuple[Launch, ...]]:
+    """The launches of kernels that follow each other, each with whether it lets the next one in.
+
+    A kernel that lets nobody in has many blocks, which wait in the room that the kernel in front of
+    it still needs, if they have tiles in shared memory.  It is launched when that one has ended
+    (ResNet-50 in fp32x3, where products on threads follow some on tensor cores: 509 -> 452 us on an
+    H200; where nobody lets others in, the early launch saves 0.35 us for each kernel).
+    """
+    before = False
+    for launches, lets_in in kernels:
+        if before and not lets_in and launches and launches[0].shared_bytes > ROOM_BYTES:
+            launches = (replace(launches[0], awaits=False), *launches[1:])
+        yield launches
+        before = lets_in
 
 
 def _launch(symbol: str, stmt: Stmt) -> Launch:

@@ -29,6 +29,7 @@ from whet.ir.threads import (
 
 if TYPE_CHECKING:
     from whet.codegen.cuda.emit import _KernelWriter
+    from whet.codegen.cuda.values import Values
 
 _KINDS = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 
@@ -75,7 +76,7 @@ def _copy(writer: _KernelWriter, stmt: Copy) -> None:
     nbytes = stmt.elements * stmt.target.dtype.itemsize
     to = shared_address(values, stmt.target, stmt.at)
     valid = values.value(stmt.valid)
-    if valid == "true":
+    if valid == "true" or _is_inside(values, stmt):
         source = memory_address(values, stmt.source, stmt.start)
     else:
         # The address of what is not read must be one of the buffer all the same.  It is masked and
@@ -85,6 +86,16 @@ def _copy(writer: _KernelWriter, stmt: Copy) -> None:
         source = f"{places.bases[stmt.source]} + ({place} & -(int){valid})"
     kind = "copy_16_near" if stmt.near and nbytes == 16 else f"copy_{nbytes}"
     lines.line(f"{lines.call(kind)}({to}, {source}, {valid});")
+
+
+def _is_inside(values: Values, stmt: Copy) -> bool:
+    """Whether what a copy would read is part of its buffer, valid or not."""
+    lengths = [1] * (len(stmt.start) - 1) + [stmt.elements]
+    for index, length, extent in zip(stmt.start, lengths, stmt.source.shape):
+        found = values.indices.reach(index)
+        if found is None or found[0] < 0 or found[1] + length > extent:
+            return False
+    return True
 
 
 def _exchange(writer: _KernelWriter, stmt: Exchange) -> None:

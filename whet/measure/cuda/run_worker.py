@@ -20,7 +20,13 @@ from whet.measure.cuda.network_bench import NetworkBench
 from whet.measure.cuda.network_jobs import network_from_message
 from whet.measure.running import Beat, ending
 from whet.measure.serving import Answer, serve
-from whet.measure.statistics import Clock, network_turns, take_samples, take_turns
+from whet.measure.statistics import (
+    GRAPH_SAMPLE_SECONDS,
+    Clock,
+    network_turns,
+    take_samples,
+    take_turns,
+)
 
 
 class RunWorker:
@@ -77,7 +83,7 @@ class RunWorker:
         if message["do"] == "measure":
             best = message["best"]
             whole = None if best is None else best * counts[0]
-            taken = [take_samples(clocks[0], beat, whole)]
+            taken = [take_samples(clocks[0], beat, whole, sample=GRAPH_SAMPLE_SECONDS)]
         else:
             taken = list(take_turns(clocks[0], clocks[1], beat, message["seconds"]))
         return [[s / count for s in samples] for samples, count in zip(taken, counts)]

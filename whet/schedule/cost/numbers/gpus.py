@@ -21,6 +21,11 @@ BLOCK_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", m
 """The start of a block."""
 ROUND_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = 80.0
 """Loads that wait for the loads before them: from the second cache at most, often nearer."""
+REFILL_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-19", machine=H200)] = (
+    700.0
+)
+"""Loads that wait until a thread has registers for them: found with grouped convolutions of up to
+72 terms."""
 L2_GBS_PER_PROCESSOR: Annotated[
     float, "bytes per nanosecond", chosen("bench/gpu.py", "2026-11-16", machine=H200)
 ] = 57.0
@@ -37,6 +42,11 @@ WINDOW_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", 
     200.0
 )
 """What a kernel that reduces anything takes longer than one that does not, to its first result."""
+LARGE_CLUSTER: Annotated[
+    float, "of the estimate", chosen("bench/gpu_layers.py", "2026-11-19", machine=H200)
+] = 1.08
+"""Clusters of more than 8 blocks: of 38 layers with candidates of both kinds among the first, 31
+are faster with smaller clusters, by up to 2.2, and the others slower by at most 3 percent."""
 MEASURED_GHZ: Annotated[
     float,
     "cycles per nanosecond",

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.core.gpu import GpuTarget
+from whet.core.gpu import PORTABLE_CLUSTER, GpuTarget
 from whet.core.types import Array
 from whet.ir.threads import WARP
-from whet.schedule.cost.numbers.gpus import MEASURED_GHZ
+from whet.schedule.cost.numbers.gpus import LARGE_CLUSTER, MEASURED_GHZ
 from whet.schedule.families.gpu_contraction.law import MEASURED_RESULTS, Law
 from whet.schedule.families.gpu_contraction.match import Leaf
 from whet.schedule.families.gpu_contraction.placement import blocks_beside, busiest
@@ -95,6 +95,7 @@ def estimate(work: Work, law: Law, leaf: Leaf, target: GpuTarget, holes: Populat
         return law.wave + work.steps * (step.waiting + busy) + present * finish
 
     total = in_waves(work, law, target, wave)
+    total = total * np.where(splits > PORTABLE_CLUSTER, LARGE_CLUSTER, 1.0)
     return total + np.where(splits > 1, law.split + law.rank * splits, 0.0)
 
 

@@ -81,15 +81,18 @@ class Loader:
         operand = self.operand
         count = elements(operand.rows)
         first = self.first_row + row
+        inside: list[Expr] = []
         if self.rows.overruns and count < self.rows.tiles * self.rows.size:
-            # Nobody looks at sums of rows outside, but they are read somewhere.
+            # Nobody looks at sums of rows outside.  A copy brings zeros in their place: if all
+            # blocks read one row for them, they would wait for the cache that has it.
+            if place is not None:
+                inside.append(first < count)
             first = call("min", first, count - (1 if self.depth_last else run))
         env: dict[Expr, Expr] = {
             **self.outer,
             **split_index(first, operand.rows),
             **_split_depth(tile, k, self.bk, operand.depth),
         }
-        inside: list[Expr] = []
         if self.tiles * self.bk > elements(operand.depth):
             inside.append(tile * self.bk + k < elements(operand.depth))
         at = (slot, row, k) if self.depth_last else (slot, k, row)

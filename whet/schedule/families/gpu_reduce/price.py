@@ -102,6 +102,8 @@ def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Popul
     rounds = np.maximum(np.ceil(steps / STEPS_AT_ONCE) - 1, 0)
     work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
     ns = WINDOW_NS + kernel_ns(work, holes["trigger"] == AT_END, target)
+    far = nbytes_of([t for t in s.task.constants if t in s.task.buffers])
+    ns = ns + far / target.memory_gbs
     meetings = np.array([1.0 + len(tuple(steps_of(int(n)))) for n in split])
     apart = meetings * BARRIER_NS["block"]
     ns = ns + np.where(inner, meeting_ns(split, target), apart)

@@ -16,7 +16,7 @@ from whet.core.types import Array
 from whet.ir.affine import affine
 from whet.ir.expr import Axis, Expr, Read, elements
 from whet.ir.threads import WARP
-from whet.schedule.cost.numbers.gpus import WINDOW_NS
+from whet.schedule.cost.numbers.gpus import REFILL_NS, ROUND_NS, WINDOW_NS
 from whet.schedule.cost.work import addresses, form_of, lane_step, operations, reads
 from whet.schedule.families.gpu_spatial.match import tiles, written_out
 from whet.schedule.families.gpu_spatial.rates import (
@@ -29,7 +29,6 @@ from whet.schedule.families.gpu_spatial.rates import (
     wasted,
 )
 from whet.schedule.families.spatial.match import Spatial
-from whet.schedule.program.accumulate import UNROLL_LIMIT
 from whet.schedule.program.triggers import AT_END, NEVER
 from whet.schedule.space.sketch import Population, population
 
@@ -39,9 +38,8 @@ WRITTEN_OUT = 512
 """Terms of a tile that are written out at most: compilers take long for more."""
 LOADS_AT_ONCE = 4
 """Rounds of a loop whose loads compilers issue together."""
-LOADED_ELEMENTS = 128
-"""Elements that registers of a thread hold at a time: the loads of others wait.  Found in the code
-of kernels with up to 72 terms, not measured."""
+LOADED_ELEMENTS = 64
+"""Elements that a thread loads without waiting until registers are free again."""
 LOAD_SLOTS = 2
 """Instructions of a load, the one that finds its address included."""
 THREAD_OVERHEAD = 24
@@ -75,11 +73,12 @@ def gpu_spatial_costs(s: Spatial, target: GpuTarget, threads: int, holes: Popula
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
     work = [_thread_work(s, int(rows), int(width)) for rows, width in shapes.T]
     at = place.reshape(-1)
-    instructions, lines, rounds, count, nbytes = (
+    instructions, lines, rounds, count, nbytes, of_column = (
         np.array([float(getattr(w, name)) for w in work])[at]
-        for name in ("instructions", "lines", "rounds", "tiles", "nbytes")
+        for name in ("instructions", "lines", "rounds", "tiles", "nbytes", "of_column")
     )
     blocks = np.ceil(count / holes["threads"])
+    nbytes = nbytes + blocks * of_column * np.minimum(holes["threads"] * holes["width"], s.columns)
     made = Work(blocks, holes["threads"], instructions, lines, nbytes, rounds)
     ns = kernel_ns(made, holes["trigger"] == AT_END, target)
     return ns + (WINDOW_NS if s.stage.reduces else 0.0)
@@ -96,6 +95,8 @@ class _ThreadWork:
     rounds: float
     """Loads that wait for earlier ones, beyond the first."""
     nbytes: float
+    of_column: float
+    """Bytes of constants that only outputs of one column read, and each block anew."""
 
 
 def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
@@ -111,15 +112,17 @@ def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
         tally.add(reduce.value, written, count / terms, combine)
         if count > terms:
             rounds += count / max(terms, LOADS_AT_ONCE) - 1
-        if terms > UNROLL_LIMIT:  # rates were found with shorter ones
-            rounds += max(tally.elements / LOADED_ELEMENTS - 1, 0.0) * (count / terms)
+        refills = max(tally.elements / LOADED_ELEMENTS - 1, 0.0) * (count / terms)
+        rounds += refills * REFILL_NS / ROUND_NS
         chain += ADD_CYCLES * count
     stored = s.vector is None or affine(s.stage.address).coefficient(s.vector) == 1
     tally.lines += rows * (width if stored else 4.0 * width)
     tally.instructions += THREAD_OVERHEAD + rows * (1 if tally.is_aligned(width) else width)
     instructions = max(tally.instructions, chain)
     made = nbytes_of([*s.task.outputs]) + tally.nbytes
-    return _ThreadWork(tiles(s, rows, width), instructions, tally.lines, rounds, made)
+    return _ThreadWork(
+        tiles(s, rows, width), instructions, tally.lines, rounds, made, tally.of_column
+    )
 
 
 class _Tally:
@@ -127,7 +130,7 @@ class _Tally:
 
     def __init__(self, s: Spatial, rows: int, width: int) -> None:
         self.s, self.rows, self.width = s, rows, width
-        self.instructions = self.lines = self.nbytes = 0.0
+        self.instructions = self.lines = self.nbytes = self.of_column = 0.0
         self.elements = 0.0
         """Elements that are loaded in a round of the loops that are left."""
         self.constants = {s.task.buffers[t].name for t in s.task.constants if t in s.task.buffers}
@@ -153,8 +156,10 @@ class _Tally:
         self.instructions += times * places * loads * LOAD_SLOTS
         self.lines += times * places * loads * (lines + 1)
         inner = (*window, *(a for r in s.stage.reduces for a in r.axes), *pixels)
-        spread = 1.0 if packed else wasted(read, s.vector, inner)
-        self.nbytes += touched_bytes(read) * spread
+        if packed:
+            self.of_column += times * len(addresses(form_of(read), window)) * read.dtype.itemsize
+        else:
+            self.nbytes += touched_bytes(read) * wasted(read, s.vector, inner)
 
     def is_packed(self, read: Read) -> bool:
         """Whether it is a constant, which is stored with the vector axis last."""
