@@ -1,9 +1,10 @@
 """The price of contractions on GPUs, fitted to measured kernels and judged by layers left out.
 
-    python bench/gpu_law.py KERNELS.jsonl.xz --json bench/results/gpu_law.json [--ship]
+    python bench/gpu_law.py KERNELS.jsonl.xz OWN.jsonl.xz --json bench/results/gpu_law.json [--ship]
 
 Fits the law of every leaf (`whet/schedule/families/gpu_contraction/law.py`) and grows the trees
-that correct it.  `harness/gpu_kernels.py` says what the file of kernels holds.  Kernels on threads
+that correct it.  `harness/gpu_kernels.py` says what files of kernels hold: those of others, and
+whet's own (`gpu_layers.py --kernels`), which are judged apart.  Kernels on threads
 are judged, and their law is fitted, as whet launches them: one when the other has ended.  Those on
 tensor cores are judged by launches before that, and fitted to both.
 
@@ -44,6 +45,8 @@ WANTED = 3.0
 TAUGHT = ("ResNet-50", "BERT-base")
 """Networks of which many kernels of every layer were measured; of others at most eight."""
 RANKINGS = ("law", "law and trees")
+FEWEST = 4
+"""Kernels of a layer between which there is something to choose."""
 
 
 # ------------------------------------------------------------------------------------- judging
@@ -82,9 +85,14 @@ def verdict(expected: Array, times: Array, among: Array) -> Verdict | None:
 
 
 def judged(model: Model, layer: Layer) -> Iterator[Judged]:
-    """By the law and with trees, among all kernels and among those that whet offers."""
-    times = layer.times[LAUNCHES[model.leaf.name][-1]]
-    choices = {"all": np.ones(len(layer), bool), "offered": layer.offered()}
+    """By the law and with trees, among all kernels and among those that whet offers; whet's own are
+    among those that were ranked first when they were measured."""
+    launch = LAUNCHES[model.leaf.name][-1]
+    layer = layer.measured(launch)
+    if len(layer) < FEWEST:
+        return
+    times, every = layer.times[launch], np.ones(len(layer), bool)
+    choices = {"own": every} if layer.is_own else {"all": every, "offered": layer.offered()}
     for ranking, expected in zip(RANKINGS, (model.by_law(layer), model.expected(layer))):
         for among, mask in choices.items():
             found = verdict(expected, times, mask)
@@ -154,9 +162,12 @@ def add_layers(report: Report, found: Sequence[Judged]) -> None:
     for leaf in LAUNCHES:
         for ranking in RANKINGS:
             cells = []
-            for among in ("all", "offered"):
+            for among in ("all", "offered", "own"):
                 mine = [j.verdict for j in found
                         if (j.leaf, j.ranking, j.among) == (leaf, ranking, among)]  # fmt: skip
+                if not mine:
+                    cells += [ABSENT] * 2
+                    continue
                 for figure in ("first", "best_of_8"):
                     mean, worst = behind([getattr(v, figure) for v in mine])
                     cells.append(f"{mean:.1f} ({worst:.0f})")
@@ -168,7 +179,8 @@ def add_layers(report: Report, found: Sequence[Judged]) -> None:
                         what = f"{leaf}, best of the first {TOP} among {among}, percent behind"
                         report.goals.append(Goal(what, round(mean, 2), WANTED, at_least=False))
             table.append([f"{leaf}, {ranking}", *cells])
-    header = ("", "first", "best of 8", "first offered", "best of 8 offered")
+    header = ("", "first", "best of 8", "first offered", "best of 8 offered", "first of own",
+              "best of 8 of own")  # fmt: skip
     report.add_table("Percent behind the best, layers left out: mean (worst)", header, table)
 
 
@@ -228,19 +240,20 @@ def main() -> None:
         description=__doc__.splitlines()[0], epilog=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    made.add_argument("kernels", type=Path, help="measured kernels, a JSON object in every line")
+    made.add_argument("kernels", type=Path, nargs="+",
+                      help="measured kernels, a JSON object in every line")  # fmt: skip
     made.add_argument("--json", type=Path, metavar="OUT")
     made.add_argument("--ship", action="store_true", help="write the trees into the package")
     given = made.parse_args()
-    every = read_kernels(given.kernels)
+    every = read_kernels(*given.kernels)
     laws: dict[str, dict[str, float]] = {}
-    settings = {"kernels": given.kernels.name, "laws": laws}
+    settings = {"kernels": [path.name for path in given.kernels], "laws": laws}
     report = Report("The law of contractions on GPUs", settings)
     report.notes.append("the kernels were measured on an NVIDIA H200, each behind itself")
     layers: list[Judged] = []
     networks: list[Judged] = []
     for leaf in LEAVES.values():
-        mine = [layer for layer in every[leaf.name] if layer.network in TAUGHT]
+        mine = [x for x in every[leaf.name] if x.is_own or x.network in TAUGHT]
         whole = fit(leaf, mine)
         laws[leaf.name] = dataclasses.asdict(whole.law)
         say(f"{leaf.name}: {whole.law}")

@@ -38,6 +38,8 @@ HOLD = 0.005
 REACH = 4.0
 """How far from there a term may go, as a logarithm."""
 TREES = TreeSettings(rounds=80, leaves=8, rate=0.1, least_rows=20, columns=0.5)
+OWN = 4.0
+"""The weight of whet's own kernels: there are fewer of them, and it is their times that count."""
 LIMIT = 0.25
 """The largest logarithm by which trees change an estimate."""
 
@@ -51,8 +53,9 @@ class Kernels:
     rows: Array
     """Rows of their layers' products."""
     times: Array
-    speed: Array
-    """1 for the fastest kernel of the same layer and way of launching."""
+    weights: Array
+    """How much each counts: 1 for the fastest kernel of the same layer and way of launching, if
+    others measured it."""
 
     def by_law(self, law: Law, leaf: Leaf) -> Array:
         return estimate(self.work, law, leaf, TARGET, self.holes)
@@ -91,7 +94,8 @@ class Model:
 
 def gathered(layers: Sequence[Layer], launches: Sequence[str], tiles: Array) -> Kernels:
     """The kernels of all layers in all of these ways."""
-    pairs = [(layer, launch) for layer in layers for launch in launches]
+    pairs = [(layer.measured(launch), launch) for layer in layers for launch in launches]
+    pairs = [(layer, launch) for layer, launch in pairs if len(layer)]
     works = [layer.work(launch, registers(layer, tiles)) for layer, launch in pairs]
     holes = [layer.holes(launch) for layer, launch in pairs]
     times = [layer.times[launch] for layer, launch in pairs]
@@ -101,7 +105,12 @@ def gathered(layers: Sequence[Layer], launches: Sequence[str], tiles: Array) -> 
         {name: np.concatenate([h[name] for h in holes]) for name in HOLES},
         np.concatenate([np.full(len(layer), layer.shape.rows) for layer, _ in pairs]),
         np.concatenate(times),
-        np.concatenate([t.min() / t for t in times]),
+        np.concatenate(
+            [
+                (OWN if layer.is_own else 1.0) * t.min() / t
+                for (layer, _), t in zip(pairs, times, strict=True)
+            ]
+        ),
     )
 
 
@@ -114,7 +123,7 @@ def fit(leaf: Leaf, layers: Sequence[Layer]) -> Model:
     columns = kernels.columns(total, law)
     names = [name for name, column in columns.items() if (column != column[0]).any()]
     matrix = np.stack([columns[name] for name in names], axis=1)
-    wanted, weights = np.log(kernels.times / total), kernels.speed
+    wanted, weights = np.log(kernels.times / total), kernels.weights
 
     def gradient(predicted: Array) -> tuple[Array, Array]:
         return weights * (predicted - wanted), weights
@@ -140,7 +149,7 @@ def fit_law(leaf: Leaf, kernels: Kernels) -> Law:
 
     def errors(logs: Array) -> Array:
         wrong = np.log(kernels.by_law(law_at(logs), leaf) / kernels.times)
-        return np.concatenate([kernels.speed * wrong, hold * (logs - first)])
+        return np.concatenate([kernels.weights * wrong, hold * (logs - first)])
 
     found = least_squares(errors, first, bounds=(first - REACH, first + REACH), max_nfev=60)
     return rounded(law_at(found.x))

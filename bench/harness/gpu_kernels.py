@@ -19,7 +19,7 @@ import json
 import lzma
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ TARGET = PRESETS["cuda-sm_90a"]
 LEAVES = {"simt": FFMA, "f16": MMA, "tf32": TF32, "3xtf32": FP32X3}
 """By what files call them."""
 SIZES = ("BM", "BN", "TM", "TN", "BK", "STG", "S")
-TIMES = ("us", "pdl")
+WAYS = {"us": NEVER, "pdl": AT_START}
+"""Times by the way of launching, and what that is as a hole."""
 BERT = {"qkv": (2304, 768), "proj": (768, 768), "ffn1": (3072, 768), "ffn2": (768, 3072)}
 """Columns and depth of products with 128 rows."""
 
@@ -77,17 +78,25 @@ class Layer:
     sizes: Array
     """[kernels, holes but the trigger]"""
     times: Mapping[str, Array]
-    """Nanoseconds, by the way of launching."""
+    """Nanoseconds, by the way of launching; not a number where that was not measured."""
     registers: Array
     shared: Array
+    is_own: bool = False
+    """Whether the kernels are whet's, and not others of the same kind."""
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def holes(self, launch: str) -> Population:
         columns = dict(zip(HOLES, self.sizes.T))
-        trigger = AT_START if launch == "pdl" else NEVER
-        return {**columns, "trigger": np.full(len(self), trigger)}
+        return {**columns, "trigger": np.full(len(self), WAYS[launch])}
+
+    def measured(self, launch: str) -> Layer:
+        """The kernels that were measured in this way."""
+        known = np.isfinite(self.times[launch])
+        times = {way: found[known] for way, found in self.times.items()}
+        return replace(self, sizes=self.sizes[known], times=times,
+                       registers=self.registers[known], shared=self.shared[known])  # fmt: skip
 
     def offered(self) -> Array:
         """Which of them are candidates of whet's."""
@@ -126,11 +135,13 @@ def form_of(leaf: Leaf, shape: Shape) -> GpuContraction:
     return found
 
 
-def read_kernels(path: Path) -> dict[str, list[Layer]]:
+def read_kernels(*paths: Path) -> dict[str, list[Layer]]:
     """The layers of every leaf, by its name."""
-    data = path.read_bytes()
-    text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
-    rows = [json.loads(line) for line in text.splitlines()]
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        data = path.read_bytes()
+        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+        rows += map(json.loads, text.splitlines())
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if "bad" not in row and row["kind"] in LEAVES and not _by_wgmma(row):
@@ -160,7 +171,8 @@ def _layer(kind: str, name: str, rows: Sequence[dict[str, Any]]) -> Layer:
     kernels = sorted(equal.items())
 
     def column(key: str) -> Array:
-        return np.array([float(np.median([row[key] for row in same])) for _, same in kernels])
+        found = [[row[key] for row in same if key in row] for _, same in kernels]
+        return np.array([float(np.median(values)) if values else np.nan for values in found])
 
     if "rows" in rows[0]:
         shape = Shape(*(int(rows[0][size]) for size in ("rows", "columns", "depth")))
@@ -169,25 +181,25 @@ def _layer(kind: str, name: str, rows: Sequence[dict[str, Any]]) -> Layer:
         shape, network = shapes(kind)[name]
     return Layer(
         LEAVES[kind], name, network, shape, np.array([sizes for sizes, _ in kernels], np.int64),
-        {launch: 1000 * column(launch) for launch in TIMES},
-        column("regs").astype(np.int64), column("smem").astype(np.int64),
+        {launch: 1000 * column(launch) for launch in WAYS},
+        column("regs").astype(np.int64), column("smem").astype(np.int64), "rows" in rows[0],
     )  # fmt: skip
 
 
 def own_rows(
     name: str, network: str, form: GpuContraction, trials: Sequence[Measured]
 ) -> Iterator[dict[str, Any]]:
-    """Lines of a file for whet's kernels of a layer on one leaf, those that were timed in all ways
-    in which the leaf's kernels are launched."""
+    """Lines of a file for whet's kernels of a layer on one leaf, with the times of the ways of
+    launching in which they were measured."""
     c, kind = form.contraction, next(k for k, leaf in LEAVES.items() if leaf is form.leaf)
     times: dict[tuple[int, ...], dict[int, float]] = defaultdict(dict)
     for trial in trials:
         if trial.ok:
             sizes = tuple(trial.candidate.holes[hole] for hole in HOLES[:-1])
             times[sizes][trial.candidate.holes[HOLES[-1]]] = 1e6 * trial.seconds
-    ways = {NEVER, AT_START} if form.leaf.is_matrix else {NEVER}
     for sizes, found in times.items():
-        if not ways <= found.keys():
+        known = {way: found[n] for way, n in WAYS.items() if n in found}
+        if not known:
             continue
         holes = {hole: np.array([size]) for hole, size in zip(HOLES, sizes)}
         yield {
@@ -195,8 +207,7 @@ def own_rows(
             "depth": form.depth, **dict(zip(SIZES, sizes)),
             "nt": int(threads_of(form.leaf, holes)[0]),
             "regs": int(registers_of(form.leaf, form.dtype.itemsize, holes)[0]),
-            "smem": int(shared_bytes(form, holes)[0]), "us": found[NEVER],
-            "pdl": found.get(AT_START, found[NEVER]),
+            "smem": int(shared_bytes(form, holes)[0]), **known,
         }  # fmt: skip
 
 

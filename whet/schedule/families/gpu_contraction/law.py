@@ -54,21 +54,23 @@ class Law:
 
 LAWS = {
     "ffma": Law(
-        start=993, late=0, spread=0, wave=557, step=32.2, arrival=18.6, rate=296, hidden=0.653,
-        reuse=1.23, near=100, store=2300, finish=102, split=456, rank=62.6, crowd=103,
+        start=110, late=0, spread=0, wave=1320, step=77.8, arrival=48.9, rate=233, hidden=0.278,
+        reuse=0.724, near=100, store=3290, finish=81.7, split=203, rank=61, crowd=52.3,
     ),
     "mma": Law(
-        start=7.93, late=668, spread=0.346, wave=1210, step=34.2, arrival=160, rate=4700,
-        hidden=0.435, reuse=40.4, near=75.6, store=1210, finish=103, split=658, rank=47.7,
-        crowd=181,
+        start=7.33, late=1080, spread=0.152, wave=861, step=1.01, arrival=232, rate=3690,
+        hidden=0.145, reuse=41.6, near=66.5, store=4540, finish=172, split=267, rank=11.8,
+        crowd=241,
     ),
     "tf32": Law(
-        start=7.36, late=662, spread=0.497, wave=1220, step=45.9, arrival=149, rate=4010,
-        hidden=0.845, reuse=55.9, near=77, store=2180, finish=116, split=765, rank=53.1, crowd=197,
+        start=7.33, late=1020, spread=0.319, wave=781, step=38.9, arrival=132, rate=2070,
+        hidden=0.452, reuse=36.5, near=58.9, store=5040, finish=188, split=194, rank=5.31,
+        crowd=207,
     ),
     "fp32x3": Law(
-        start=47.2, late=775, spread=0.589, wave=1190, step=95, arrival=4.49, rate=681, hidden=0.5,
-        reuse=24.1, near=42.6, store=2690, finish=114, split=947, rank=34.2, crowd=27.2,
+        start=7.33, late=1470, spread=0.777, wave=1210, step=133, arrival=25, rate=642,
+        hidden=0.35, reuse=19.2, near=53.4, store=4300, finish=120, split=574, rank=1.28,
+        crowd=138,
     ),
 }  # fmt: skip
 """By the name of the leaf."""
