@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import statistics
 import tempfile
 import time
@@ -65,26 +66,32 @@ def main() -> None:
     report = Report("Networks on a GPU, batch 1", settings_of(given))
     report.notes.append(str(named_target("cuda")))
     with tempfile.TemporaryDirectory() as name:
+        names = given.only or list(BUILDERS)
+        with multiprocessing.get_context("spawn").Pool(min(given.processes, len(names))) as pool:
+            pool.starmap(networks, [(Path(name), [n]) for n in names])
         jobs = [
             Job(network, precisions, given.budget, given.inductor)
             for precisions in beside_each_other(given.precision)
-            for network in networks(Path(name), given.only or list(BUILDERS))
+            for network in networks(Path(name), names)
         ]
-        failed = 0
-        for job, found in measured_alone(prepared, jobs, given.processes):
-            failed += found is None
-            for precision, figures in (found or {}).items():
-                where = {"network": job.network.name, "precision": precision}
-                report.rows.append({**where, **figures})
-                say("  ".join([precision, *row(job.network.name, figures)]))
+        missing = len(jobs)
+        try:
+            for job, found in measured_alone(prepared, jobs, given.processes):
+                missing -= found is not None
+                for precision, figures in (found or {}).items():
+                    where = {"network": job.network.name, "precision": precision}
+                    report.rows.append({**where, **figures})
+                    say("  ".join([precision, *row(job.network.name, figures)]))
+        except KeyboardInterrupt:
+            report.notes.append("interrupted: what had been measured until then")
     for precision in given.precision:
         rows = [r for r in report.rows if r["precision"] == precision]
         head = ["network", "torch, ms", "by", "whet, ms", "ratio", "error", "compiled in, s"]
         report.add_table(precision, head, [row(r["network"], r) for r in rows])
         report.goals += goals(precision, rows)
     report.finish(given.json)
-    if failed:
-        raise SystemExit(f"{failed} of {len(jobs)} were not measured")
+    if missing:
+        raise SystemExit(f"{missing} of {len(jobs)} were not measured")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -149,7 +156,11 @@ def compared(
 
 def reference(network: Network, sample: Mapping[str, Array]) -> list[Array]:
     """What ONNX Runtime computes in f32."""
-    session = onnxruntime.InferenceSession(network.path, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2  # of each of the networks that are compiled at the same time
+    session = onnxruntime.InferenceSession(
+        network.path, options, providers=["CPUExecutionProvider"]
+    )
     return [np.asarray(result) for result in session.run(None, dict(sample))]
 
 

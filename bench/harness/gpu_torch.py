@@ -21,13 +21,13 @@ class TorchNetwork:
     """A network in one precision, eager in both memory formats and, if asked for, compiled.
 
     What takes processors is done when it is made; `replays` needs the GPU for itself, since
-    `cudnn.benchmark` takes times.
+    `cudnn.benchmark` takes times.  (Those of what is compiled are taken when that is made: its
+    second call is recorded, and nothing may be timed then.)
     """
 
     def __init__(
         self, network: Network, sample: Mapping[str, Array], precision: str, *, inductor: bool
     ) -> None:
-        self.precision = precision
         kind = KINDS.get(precision, torch.float32)
         inputs = [torch.from_numpy(a).cuda() for a in sample.values()]
         self.inputs = [x.to(kind) if x.is_floating_point() else x for x in inputs]
@@ -36,24 +36,19 @@ class TorchNetwork:
             "graph nhwc": channels_last(moved(translated(str(network.path)), kind)),
         }
         self.compiled: Callable[..., Any] | None = None
-        self.set_flags(benchmark=False)
+        torch.backends.cudnn.benchmark = True
+        tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
         if inductor:
             import torch._inductor.config as settings
 
             settings.freezing = True
             module = moved(translated(str(network.path)), kind)
             self.compiled = torch.compile(module, mode="reduce-overhead")
-            with torch.no_grad():
-                self.compiled(*self.inputs)
-
-    def set_flags(self, *, benchmark: bool) -> None:
-        tf32 = self.precision == "tf32"
-        torch.backends.cudnn.benchmark = benchmark
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
+            self.call_compiled()
 
     def replays(self) -> Iterator[tuple[str, Replay]]:
         """All ways by name, with the fastest algorithms that cuDNN finds."""
-        self.set_flags(benchmark=True)
         formats = {4: torch.channels_last, 5: torch.channels_last_3d}
         with torch.no_grad():
             for name, module in self.modules.items():
@@ -63,21 +58,14 @@ class TorchNetwork:
                               else x for x in inputs]  # fmt: skip
                 yield name, recorded(module, inputs)
         if self.compiled is not None:
-            yield "inductor", self.recorded_again(self.compiled)
+            for _ in range(WARM_UPS):
+                self.call_compiled()
+            yield "inductor", self.call_compiled
 
-    def recorded_again(self, made: Callable[..., Any]) -> Replay:
-        """Records the graphs of a compiled network anew, with the flags that hold now."""
-        from torch._inductor.cudagraph_trees import reset_cudagraph_trees
-
-        reset_cudagraph_trees()
-
-        def call() -> None:
-            with torch.no_grad():
-                made(*self.inputs)
-
-        for _ in range(WARM_UPS):
-            call()
-        return call
+    def call_compiled(self) -> None:
+        assert self.compiled is not None
+        with torch.no_grad():
+            self.compiled(*self.inputs)
 
 
 def moved(module: Translated, kind: torch.dtype) -> Translated:
