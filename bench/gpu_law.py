@@ -45,6 +45,9 @@ WANTED = 3.0
 TAUGHT = ("ResNet-50", "BERT-base")
 """Networks of which many kernels of every layer were measured; of others at most eight."""
 RANKINGS = ("law", "law and trees")
+SMALLEST = 16
+"""Rows and columns of a tile on tensor cores.  Smaller products are other work, mostly, and would
+make trees believe that they know everything between them and the rest."""
 FEWEST = 4
 """Kernels of a layer between which there is something to choose."""
 
@@ -72,6 +75,11 @@ class Judged:
     def row(self) -> dict[str, Any]:
         fields = {k: v for k, v in dataclasses.asdict(self).items() if k != "verdict"}
         return fields | dataclasses.asdict(self.verdict)
+
+
+def is_tile(layer: Layer) -> bool:
+    """Whether a layer fills a tile of the smallest size."""
+    return min(layer.shape.rows, layer.shape.columns) >= SMALLEST
 
 
 def verdict(expected: Array, times: Array, among: Array) -> Verdict | None:
@@ -253,7 +261,7 @@ def main() -> None:
     layers: list[Judged] = []
     networks: list[Judged] = []
     for leaf in LEAVES.values():
-        mine = [x for x in every[leaf.name] if x.is_own or x.network in TAUGHT]
+        mine = [x for x in every[leaf.name] if (x.is_own or x.network in TAUGHT) and is_tile(x)]
         whole = fit(leaf, mine)
         laws[leaf.name] = dataclasses.asdict(whole.law)
         say(f"{leaf.name}: {whole.law}")

@@ -37,7 +37,7 @@ HOLD = 0.005
 """How strongly: for every hundred kernels, the weight of a factor of e."""
 REACH = 4.0
 """How far from there a term may go, as a logarithm."""
-TREES = TreeSettings(rounds=80, leaves=8, rate=0.1, least_rows=20, columns=0.5)
+TREES = TreeSettings(rounds=320, leaves=8, rate=0.1, least_rows=20, columns=0.5)
 OWN = 4.0
 """The weight of whet's own kernels: there are fewer of them, and it is their times that count."""
 LIMIT = 0.25

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from harness.gpu_workers import measured_alone
 
 
@@ -35,4 +36,4 @@ def test_nothing_is_measured_before_all_is_prepared(processes: int) -> None:
 def test_jobs_that_fail_leave_the_others_alone() -> None:
     found = dict(measured_alone(slept, ["a", "bad", "worse", "b"], 2))
     assert (found["bad"], found["worse"]) == (None, None)
-    assert found["a"][0] == "a" and found["b"][0] == "b"
+    assert (found["a"][0], found["b"][0]) == ("a", "b")

@@ -49,9 +49,9 @@ GROWING = [
 ]  # fmt: skip
 UNLIKE = {
     "a row": (1, 1000, 2048),
-    "a volume": (16 * 56 * 56, 64, 64 * 27),
+    "a long volume": (64 * 56 * 56, 64, 64 * 27),
     "a large product": (4096, 4096, 4096),
-    "a short sum": (3136, 64, 16),
+    "a short sum": (3136, 64, 8),
     "few multiply-adds": (49, 64, 64),
 }
 """Products that are not like those of measured layers."""

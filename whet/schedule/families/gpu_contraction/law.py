@@ -54,22 +54,22 @@ class Law:
 
 LAWS = {
     "ffma": Law(
-        start=110, late=0, spread=0, wave=1320, step=77.8, arrival=48.9, rate=233, hidden=0.278,
-        reuse=0.724, near=100, store=3290, finish=81.7, split=203, rank=61, crowd=52.3,
+        start=147, late=0, spread=0, wave=1250, step=72.9, arrival=47.2, rate=242, hidden=0.321,
+        reuse=0.817, near=100, store=3180, finish=88.8, split=109, rank=65.5, crowd=46.2,
     ),
     "mma": Law(
-        start=7.33, late=1080, spread=0.152, wave=861, step=1.01, arrival=232, rate=3690,
-        hidden=0.145, reuse=41.6, near=66.5, store=4540, finish=172, split=267, rank=11.8,
-        crowd=241,
+        start=8.05, late=1100, spread=0.169, wave=772, step=1.14, arrival=208, rate=4220,
+        hidden=0.211, reuse=48.4, near=65.5, store=3090, finish=170, split=334, rank=15.8,
+        crowd=242,
     ),
     "tf32": Law(
-        start=7.33, late=1020, spread=0.319, wave=781, step=38.9, arrival=132, rate=2070,
-        hidden=0.452, reuse=36.5, near=58.9, store=5040, finish=188, split=194, rank=5.31,
-        crowd=207,
+        start=7.33, late=1020, spread=0.31, wave=755, step=33.6, arrival=134, rate=2080,
+        hidden=0.455, reuse=36.8, near=58.8, store=4490, finish=187, split=233, rank=7.01,
+        crowd=208,
     ),
     "fp32x3": Law(
-        start=7.33, late=1470, spread=0.777, wave=1210, step=133, arrival=25, rate=642,
-        hidden=0.35, reuse=19.2, near=53.4, store=4300, finish=120, split=574, rank=1.28,
+        start=7.33, late=1460, spread=0.776, wave=1220, step=137, arrival=22.2, rate=647,
+        hidden=0.353, reuse=19.3, near=53.6, store=4290, finish=119, split=598, rank=1.47,
         crowd=138,
     ),
 }  # fmt: skip
