@@ -146,7 +146,7 @@ def test_many_short_reductions_are_not() -> None:
 
 def test_threads_follow_what_lies_side_by_side() -> None:
     assert cheapest(SKETCH, rows_summed(64, 4096))["along"] == 0
-    assert cheapest(SKETCH, columns_summed(4096, 64))["along"] == 1
+    assert cheapest(SKETCH, columns_summed(4096, 512))["along"] == 1
 
 
 def fitted(task: Task) -> GpuReduce:
