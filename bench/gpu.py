@@ -24,12 +24,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnxruntime
 import torch
 
 import whet
-from harness.gpu_networks import BUILDERS, Replay, networks, replay_of
+from harness.gpu_networks import (
+    BUILDERS,
+    Replay,
+    error_of,
+    networks,
+    reference,
+    replay_of,
+)
 from harness.gpu_torch import TorchNetwork
 from harness.gpu_workers import measured_alone
 from harness.report import ABSENT, Goal, Report, number, parser, say, settings_of
@@ -152,24 +157,6 @@ def compared(
         }
         for p, (model, seconds) in models.items()
     }  # fmt: skip
-
-
-def reference(network: Network, sample: Mapping[str, Array]) -> list[Array]:
-    """What ONNX Runtime computes in f32."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2  # of each of the networks that are compiled at the same time
-    session = onnxruntime.InferenceSession(
-        network.path, options, providers=["CPUExecutionProvider"]
-    )
-    return [np.asarray(result) for result in session.run(None, dict(sample))]
-
-
-def error_of(model: Any, sample: Mapping[str, Array], wanted: list[Array]) -> float:
-    """The largest difference of an output from the wanted one, relative to its norm."""
-    return max(
-        float(np.linalg.norm(np.asarray(got, np.float64) - want) / np.linalg.norm(want))
-        for got, want in zip(model.results(**sample).values(), wanted, strict=True)
-    )
 
 
 def in_turns(contenders: Mapping[str, Replay]) -> dict[str, float]:

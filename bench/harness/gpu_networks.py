@@ -1,4 +1,4 @@
-"""The networks that are timed on GPUs, and graphs of launches that are played again."""
+"""The networks that are timed on GPUs, what they should give, and graphs of launches to play."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime
 
+from whet.core.types import Array
 from zoo import convolutional, sequential
 from zoo.networks import Network, described
 
@@ -40,3 +43,21 @@ def replay_of(executable: Any) -> Replay:
     (segment,) = executable.segments
     (context,) = segment.idle[None]
     return lambda: context.driver.play(context.recording, context.stream)
+
+
+def reference(network: Network, sample: Mapping[str, Array]) -> list[Array]:
+    """What ONNX Runtime computes in f32."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2  # of each of the networks that are compiled at the same time
+    session = onnxruntime.InferenceSession(
+        network.path, options, providers=["CPUExecutionProvider"]
+    )
+    return [np.asarray(result) for result in session.run(None, dict(sample))]
+
+
+def error_of(model: Any, sample: Mapping[str, Array], wanted: list[Array]) -> float:
+    """The largest difference of an output from the wanted one, relative to its norm."""
+    return max(
+        float(np.linalg.norm(np.asarray(got, np.float64) - want) / np.linalg.norm(want))
+        for got, want in zip(model.results(**sample).values(), wanted, strict=True)
+    )

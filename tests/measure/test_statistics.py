@@ -10,6 +10,7 @@ import pytest
 
 from whet.measure.statistics import (
     ENOUGH_SECONDS,
+    GRAPH_SAMPLE_SECONDS,
     WAKING_SECONDS,
     BadClock,
     Clock,
@@ -48,6 +49,19 @@ def test_sampling_ends_early_when_steady_and_late_when_not() -> None:
     noisy = itertools.cycle([1.0, 3.0, 1.5, 2.5, 2.0])
     samples = take_samples(lambda n: n * 1e-4 * next(noisy), no_beat, None)
     assert len(samples) > 50
+
+
+def test_samples_take_as_long_as_is_asked_for() -> None:
+    calls: list[int] = []
+
+    def clock(n: int) -> float:
+        calls.append(n)
+        return 5e-5 * n
+
+    take_samples(clock, no_beat, None)
+    assert calls[-1] == 20
+    take_samples(clock, no_beat, None, sample=GRAPH_SAMPLE_SECONDS)
+    assert calls[-1] == 2
 
 
 def test_slow_kernels_are_sampled_a_few_times() -> None:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from whet.core.outcomes import Outcome
 from whet.measure import builder as builder_module, kernel_process as process_module
 from whet.measure.builder import Builder, start_worker
 from whet.measure.cpu.measurer import Measurer
+from whet.measure.process import WorkerProcess
 from whet.measure.results import Candidate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +86,35 @@ def test_a_process_that_cannot_start_is_a_clear_error() -> None:
         start_worker("whet.measure.no_such_module")
     assert failed.value.code == "WH1004"
     assert "No module named" in str(failed.value)
+
+
+def test_builders_start_side_by_side(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All processes are started before the first one is waited for."""
+    order: list[str] = []
+
+    class Watched(WorkerProcess):
+        def __init__(self, module: str) -> None:
+            order.append("start")
+            super().__init__(module)
+
+        def receive(self, seconds: float) -> Any:
+            order.append("wait")
+            return super().receive(seconds)
+
+    monkeypatch.setattr(builder_module, "WorkerProcess", Watched)
+    assert [b.outcome for b in builder.build([GOOD] * 3)] == [Outcome.OK] * 3
+    assert order[:3] == ["start", "start", "wait"]
+    assert order.count("start") == 2
+
+
+def test_a_builder_that_cannot_start_is_a_clear_error() -> None:
+    with closing(Builder("whet.measure.no_such_module", 2)) as broken:
+        for _ in range(2):
+            with pytest.raises(WhetError, match="cannot be started: it ended") as failed:
+                broken.build([GOOD, GOOD])
+            assert failed.value.code == "WH1004"
+            assert not broken._busy
+            assert not broken._starting
 
 
 @pytest.mark.usefixtures("planted_sketch")

@@ -25,7 +25,7 @@ from tests.ir.thread_programs import (
 )
 from whet.codegen.cuda.emit import bounds_of, emit_program
 from whet.codegen.cuda.generator import CudaGenerator
-from whet.codegen.cuda.launch import Launch, launches_of
+from whet.codegen.cuda.launch import Launch, in_turn, launches_of, lets_next_in
 from whet.codegen.cuda.shared import shared_layout
 from whet.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from whet.core.errors import NoCodeError, UsageError
@@ -33,7 +33,7 @@ from whet.core.gpu import PRESETS
 from whet.core.types import Array
 from whet.ir.expr import Expr, Var, call, cast, const, select
 from whet.ir.program import Buffer, Program, Stmt, Store
-from whet.ir.threads import Barrier, Wait, lane_elements, thread_nests
+from whet.ir.threads import Barrier, LaunchNext, Wait, lane_elements, thread_nests
 
 AMPERE, HOPPER = PRESETS["cuda-sm_80"], PRESETS["cuda-sm_90a"]
 AT, V = Var("i"), Var("v")
@@ -72,6 +72,22 @@ def test_every_statement_of_the_body_is_a_launch() -> None:
     x, y = Buffer("x", (2,), f32), Buffer("y", (2,), f32)
     alone = Program("k", (x,), (y,), (store(y, (const(0, i64),), x[1]),))
     assert launches_of(alone) == (Launch("k_0", 1, 1, 1, 0, awaits=False),)
+
+
+def test_what_takes_room_is_not_launched_behind_what_lets_it_in() -> None:
+    tiles = (Launch("tiles", 300, 1, 128, 40_000, awaits=True),)
+    map_ = (Launch("map", 300, 1, 128, 0, awaits=True),)
+    order = [(tiles, True), (tiles, False), (tiles, False), (tiles, True), (map_, False)]
+    found = [launches[0].awaits for launches in in_turn(order)]
+    # The second one is large and lets nobody in; behind itself, nobody has let it in.
+    assert found == [True, False, True, True, True]
+    assert [*in_turn([((), True), (tiles, False)])] == [(), (replace(tiles[0], awaits=False),)]
+    program = ring()
+    assert not lets_next_in(program)
+    (nest,) = program.body
+    letting = replace(nest, body=(LaunchNext(), *nest.body))
+    assert lets_next_in(replace(program, body=(nest, letting)))
+    assert not lets_next_in(replace(program, body=(letting, nest)))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.schedule.test_contraction import (
     two_reduced,
 )
 from tests.schedule.windows import Windows
+from whet.codegen.cuda.emit import emit_program
 from whet.core.dtypes import DType, bf16, f16, f32
 from whet.core.gpu import PRESETS
 from whet.core.types import Array
@@ -321,3 +322,22 @@ def test_program_of_threads(golden: Callable[[str], None]) -> None:
 def test_program_of_warps(golden: Callable[[str], None]) -> None:
     tiling = Tiling(32, 64, 16, 32, 64, 3, 1, 0)
     golden(str(lower_gpu_contraction(fitted(MMA, halves(49, 100, 256)), tiling, "kernel").program))
+
+
+@pytest.mark.parametrize("leaf", [FFMA, TF32], ids=lambda leaf: leaf.name)
+def test_rows_behind_the_last_are_zeros_and_not_read(leaf: Leaf) -> None:
+    """All blocks would read the same row in their place, and wait for each other."""
+    form = find_gpu_contraction(product(49, 64, 64), leaf)
+    assert form is not None
+    space = gpu_holes(form, TARGET)
+    row = int(np.flatnonzero((space["bm"] == 64) & (space["bk"] * space["splits"] == 64))[0])
+    tiling = Tiling(**{name: int(column[row]) for name, column in space.items()})
+    program = lower_gpu_contraction(form, tiling, "kernel").program
+    copies = [s for s in walk(program.body) if isinstance(s, Copy)]
+    of_rows = [str(s.valid) for s in copies if s.source.name == "a"]
+    assert of_rows
+    assert all("< 49" in valid for valid in of_rows)
+    # The address is one of the buffer all the same, so that the text need not mask it.
+    text, _ = emit_program(program, TARGET)
+    assert "min<int>" in text
+    assert "& -(int)" not in text
