@@ -29,6 +29,7 @@ import torch
 import whet
 from harness.gpu_networks import (
     BUILDERS,
+    REPLAYS,
     Replay,
     error_of,
     networks,
@@ -50,7 +51,7 @@ MILLISECONDS = {
     ("bert_base", "tf32"): 0.50, ("bert_base", "fp16"): 0.38, ("mobilenet_v2", "fp32"): 0.22,
 }  # fmt: skip
 """Wanted times."""
-ROUNDS, REPLAYS = 9, 20
+ROUNDS = 9
 NOTHING = "0"
 """No search."""
 Compiled = tuple[Any, float]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import whet
-from harness.gpu_networks import BUILDERS, networks, replay_of
+from harness.gpu_networks import BUILDERS, networks, replayed_seconds
 from harness.report import say
 from whet.api.engines import default_engine
 from whet.build.native import NativeExecutable, build
@@ -32,7 +32,7 @@ from whet.tune.report import Refining, Report, Status
 from whet.tune.schedule import Schedules
 from whet.tune.tuner import Budget
 
-ROUNDS, REPLAYS = 25, 20
+ROUNDS = 25
 
 
 def main() -> None:
@@ -104,22 +104,10 @@ def told(state: Refining) -> str:
 
 def in_turns(made: Mapping[str, NativeExecutable]) -> dict[str, float]:
     """Seconds of a replay: medians over rounds in which all take their turn."""
-    replays = {what: replay_of(executable) for what, executable in made.items()}
-    contexts = {what: e.segments[0].idle[None][0] for what, e in made.items()}
     samples: dict[str, list[float]] = {what: [] for what in made}
     for _ in range(ROUNDS):
-        for what, replay in replays.items():
-            driver, stream = contexts[what].driver, contexts[what].stream
-            first, last = driver.new_event(timed=True), driver.new_event(timed=True)
-            replay()
-            driver.record(first, stream)
-            for _ in range(REPLAYS):
-                replay()
-            driver.record(last, stream)
-            driver.finish(last)
-            samples[what].append(driver.milliseconds(first, last) * 1e-3 / REPLAYS)
-            driver.close_event(first)
-            driver.close_event(last)
+        for what, executable in made.items():
+            samples[what].append(replayed_seconds(executable))
     return {what: statistics.median(taken) for what, taken in samples.items()}
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import whet
 from harness.gpu_kernels import LEAVES, own_rows
-from harness.gpu_networks import BUILDERS, error_of, networks, reference, replay_of
+from harness.gpu_networks import BUILDERS, error_of, networks, reference, replayed_seconds
 from harness.report import Report, number, parser, say, settings_of
 from whet.api.engines import default_engine
 from whet.build.backend import backend_of
@@ -41,7 +41,7 @@ from whet.tune.space import make_space
 from zoo.networks import Network
 
 PRECISIONS = ("fp32", "fp32x3", "tf32", "fp16")
-ROUNDS, REPLAYS = 25, 20
+ROUNDS = 25
 
 
 @dataclass(frozen=True)
@@ -151,23 +151,7 @@ def first_ones(
 
 
 def replay_seconds(executable: NativeExecutable) -> float:
-    """Seconds of a replay by the GPU's own clock: the median over rounds."""
-    replay = replay_of(executable)
-    (context,) = executable.segments[0].idle[None]
-    driver, stream = context.driver, context.stream
-    first, last = driver.new_event(timed=True), driver.new_event(timed=True)
-    samples = []
-    for _ in range(ROUNDS):
-        replay()
-        driver.record(first, stream)
-        for _ in range(REPLAYS):
-            replay()
-        driver.record(last, stream)
-        driver.finish(last)
-        samples.append(driver.milliseconds(first, last) * 1e-3 / REPLAYS)
-    driver.close_event(first)
-    driver.close_event(last)
-    return statistics.median(samples)
+    return statistics.median(replayed_seconds(executable) for _ in range(ROUNDS))
 
 
 def row(found: dict[str, Any]) -> list[str]:

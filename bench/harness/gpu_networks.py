@@ -24,6 +24,7 @@ BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "vit_base": lambda: sequential.vit_tiny(width=768, heads=12),
 }
 Replay = Callable[[], None]
+REPLAYS = 20
 
 
 def networks(folder: Path, names: Sequence[str]) -> list[Network]:
@@ -43,6 +44,24 @@ def replay_of(executable: Any) -> Replay:
     (segment,) = executable.segments
     (context,) = segment.idle[None]
     return lambda: context.driver.play(context.recording, context.stream)
+
+
+def replayed_seconds(executable: Any) -> float:
+    """Seconds of a replay by the GPU's own clock, the mean of some behind each other."""
+    replay = replay_of(executable)
+    (context,) = executable.segments[0].idle[None]
+    driver, stream = context.driver, context.stream
+    first, last = driver.new_event(timed=True), driver.new_event(timed=True)
+    replay()
+    driver.record(first, stream)
+    for _ in range(REPLAYS):
+        replay()
+    driver.record(last, stream)
+    driver.finish(last)
+    seconds = driver.milliseconds(first, last) * 1e-3 / REPLAYS
+    driver.close_event(first)
+    driver.close_event(last)
+    return float(seconds)
 
 
 def reference(network: Network, sample: Mapping[str, Array]) -> list[Array]:

@@ -21,9 +21,9 @@ BLOCK_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", m
 """The start of a block."""
 ROUND_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", machine=H200)] = 80.0
 """Loads that wait for the loads before them: from the second cache at most, often nearer."""
-REFILL_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-19", machine=H200)] = (
-    700.0
-)
+REFILL_NS: Annotated[
+    float, "nanoseconds", chosen("bench/gpu_tasks.py", "2026-11-19", machine=H200)
+] = 700.0
 """Loads that wait until a thread has registers for them: found with grouped convolutions of up to
 72 terms."""
 L2_GBS_PER_PROCESSOR: Annotated[
@@ -43,12 +43,12 @@ WINDOW_NS: Annotated[float, "nanoseconds", chosen("bench/gpu.py", "2026-11-16", 
 )
 """What a kernel that reduces anything takes longer than one that does not, to its first result."""
 LARGE_CLUSTER: Annotated[
-    float, "of the estimate", chosen("bench/gpu_layers.py", "2026-11-19", machine=H200)
+    float, "of the estimate", chosen("bench/gpu_tasks.py", "2026-11-19", machine=H200)
 ] = 1.08
 """Clusters of more than 8 blocks: of 38 layers with candidates of both kinds among the first, 31
 are faster with smaller clusters, by up to 2.2, and the others slower by at most 3 percent."""
 ATTENTION: Annotated[
-    float, "of the estimate", chosen("bench/gpu_layers.py", "2026-11-19", machine=H200)
+    float, "of the estimate", chosen("bench/gpu_tasks.py", "2026-11-19", machine=H200)
 ] = 1.33
 """What fused attention takes by what the laws of its two products say: 18 kernels in fp32, for 128
 and for 197 tokens, took 1.3 times as long."""
