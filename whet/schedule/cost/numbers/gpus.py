@@ -47,11 +47,16 @@ LARGE_CLUSTER: Annotated[
 ] = 1.08
 """Clusters of more than 8 blocks: of 38 layers with candidates of both kinds among the first, 31
 are faster with smaller clusters, by up to 2.2, and the others slower by at most 3 percent."""
-ATTENTION: Annotated[
+FUSED_ATTENTION: Annotated[
     float, "of the estimate", chosen("bench/gpu_tasks.py", "2026-11-19", machine=H200)
 ] = 1.33
 """What fused attention takes by what the laws of its two products say: 18 kernels in fp32, for 128
 and for 197 tokens, took 1.3 times as long."""
+SINGLE_COPIES: Annotated[
+    float, "of the estimate", chosen("bench/gpu_tasks.py", "2026-11-19", machine=H200)
+] = 1.5
+"""What a product on threads takes by its law where the elements of its second factor are copied one
+by one: 18 kernels for scores of attention took 1.1 to 2 times as long."""
 MEASURED_GHZ: Annotated[
     float,
     "cycles per nanosecond",

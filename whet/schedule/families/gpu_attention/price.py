@@ -12,7 +12,12 @@ import numpy as np
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.ir.threads import WARP
-from whet.schedule.cost.numbers.gpus import ATTENTION, MEASURED_GHZ, ROW_ISSUE_CYCLES, TRIGGER_NS
+from whet.schedule.cost.numbers.gpus import (
+    FUSED_ATTENTION,
+    MEASURED_GHZ,
+    ROW_ISSUE_CYCLES,
+    TRIGGER_NS,
+)
 from whet.schedule.families.gpu_attention.match import GpuAttention
 from whet.schedule.families.gpu_attention.resources import (
     lanes_of,
@@ -75,7 +80,7 @@ def attention_costs(form: GpuAttention, target: GpuTarget, holes: Population) ->
         early=target.has_dependent_launch & (holes["trigger"] != NEVER),
     )
     late = TRIGGER_NS * (holes["trigger"] == AT_END)
-    return np.asarray(ATTENTION * in_waves(work, law, target, wave) + late)
+    return np.asarray(FUSED_ATTENTION * in_waves(work, law, target, wave) + late)
 
 
 def products_ns(form: GpuAttention, tm: Array, tn: Array, products: Array) -> Array:

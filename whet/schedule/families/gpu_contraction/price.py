@@ -7,11 +7,12 @@ import numpy as np
 
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
-from whet.schedule.cost.numbers.gpus import TRIGGER_NS
+from whet.schedule.cost.numbers.gpus import SINGLE_COPIES, TRIGGER_NS
 from whet.schedule.families.gpu_contraction.correction import corrected
 from whet.schedule.families.gpu_contraction.estimate import Work, estimate
 from whet.schedule.families.gpu_contraction.law import LAWS
 from whet.schedule.families.gpu_contraction.match import GpuContraction
+from whet.schedule.families.gpu_contraction.place import place_of, run_of
 from whet.schedule.families.gpu_contraction.resources import registers_of, shared_bytes, threads_of
 from whet.schedule.families.gpu_contraction.roof import roof
 from whet.schedule.families.gpu_contraction.space import blocks_of
@@ -24,8 +25,17 @@ def gpu_costs(form: GpuContraction, target: GpuTarget, holes: Population) -> Arr
     law, work = LAWS[form.leaf.name], work_of(form, target, holes)
     total = estimate(work, law, form.leaf, target, holes)
     total = corrected(total, form, work, law, target, holes)
+    total = total * (SINGLE_COPIES if copied_singly(form) else 1.0)
     total = np.maximum(total, roof(work, form.leaf, form.a.dtype.itemsize, target, holes))
     return total + TRIGGER_NS * (holes["trigger"] == AT_END)
+
+
+def copied_singly(form: GpuContraction) -> bool:
+    """Whether neighbours in the ring of the second factor are apart in memory."""
+    if form.b_is_constant or form.leaf.is_matrix:
+        return False
+    place = place_of(form.b, form.task)
+    return place is not None and run_of(place, form.contraction.vector) == 1
 
 
 def work_of(form: GpuContraction, target: GpuTarget, holes: Population) -> Work:

@@ -11,7 +11,12 @@ import numpy as np
 from whet.core.gpu import GpuTarget
 from whet.core.types import Array
 from whet.ir.threads import WARP
-from whet.schedule.cost.numbers.gpus import ATTENTION, MEASURED_GHZ, ROW_ISSUE_CYCLES, TRIGGER_NS
+from whet.schedule.cost.numbers.gpus import (
+    FUSED_ATTENTION,
+    MEASURED_GHZ,
+    ROW_ISSUE_CYCLES,
+    TRIGGER_NS,
+)
 from whet.schedule.families.gpu_attention.price import products_ns
 from whet.schedule.families.gpu_attention.resources import threads_of, width_of
 from whet.schedule.families.gpu_attention.space import blocks_of
@@ -74,4 +79,4 @@ def running_costs(form: RunningAttention, target: GpuTarget, holes: Population) 
         early=target.has_dependent_launch & (holes["trigger"] != NEVER),
     )
     late = TRIGGER_NS * (holes["trigger"] == AT_END)
-    return np.asarray(ATTENTION * in_waves(work, law, target, wave) + late)
+    return np.asarray(FUSED_ATTENTION * in_waves(work, law, target, wave) + late)
