@@ -126,6 +126,11 @@ def test_program_of_a_cluster(golden: Callable[[str], None]) -> None:
     golden(str(lower_gpu_reduce(form, GpuReduceTiling(256, 256, 0, 4, 8), "kernel").program))
 
 
+def vector_by_columns(k: int, n: int) -> Task:
+    a, b, r = placeholder((k,), f32, "a"), placeholder((k, n), f32, "b"), reduce_axis(k, "k")
+    return make_task(compute((n,), lambda j: sum_(a[(r,)] * b[r, j], r), "y"), constants=[b])
+
+
 # -------------------------------------------------------------------------------------- prices
 def price(sketch: Sketch[Any, Any], task: Task) -> float:
     form = sketch.fits(task)
@@ -134,9 +139,22 @@ def price(sketch: Sketch[Any, Any], task: Task) -> float:
 
 
 @pytest.mark.parametrize("task", [rows_summed(16, 1000), columns_summed(49, 2048),
-                                  all_summed(512, 512), vector_by_matrix(2048, 1000)])  # fmt: skip
+                                  all_summed(512, 512), vector_by_matrix(2048, 1000),
+                                  vector_by_columns(4096, 50257)])  # fmt: skip
 def test_long_reductions_are_shared(task: Task) -> None:
     assert price(SKETCH, task) < price(GpuSpatialSketch(), task)
+
+
+@pytest.mark.parametrize("width", [8192, 65536])
+def test_large_constants_come_from_memory_once(width: int) -> None:
+    """And once more through the second cache, whether or not it could hold them."""
+    least = 4 * 4096 * width / TARGET.memory_gbs
+    assert least < price(SKETCH, vector_by_columns(4096, width)) < 2.3 * least
+
+
+def test_few_threads_wait_for_every_constant() -> None:
+    """Of one thread for each of 4,096 results, four loads are under way, and 1,024 follow."""
+    assert price(GpuSpatialSketch(), vector_by_columns(4096, 4096)) > 4096 / 4 * 500
 
 
 def test_many_short_reductions_are_not() -> None:

@@ -84,6 +84,8 @@ def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Popul
     instructions = THREAD_OVERHEAD + steps * (_places(s) + width * (1 + operations(s.value)))
     instructions = instructions + steps * len(reads(s.value)) * LOAD_SLOTS
     lines, nbytes = np.zeros(len(split)), np.full(len(split), nbytes_of(s.task.outputs))
+    constants = {s.task.buffers[t].name: t for t in s.task.constants if t in s.task.buffers}
+    cold = np.zeros(len(split))
     beside = np.minimum(np.where(inner, split, per_block // split), WARP)
     for along in (ALONG_TERMS, ALONG_OUTPUTS):
         rows = holes["along"] == along
@@ -98,12 +100,11 @@ def gpu_reduce_costs(s: GpuReduce, target: GpuTarget, threads: int, holes: Popul
                 found = lines_of(read, step, width[rows], width[rows])
                 lines[rows] += steps[rows] * found * width[rows]
                 spare = wasted(read, axis, ())
-            nbytes[rows] += touched_bytes(read) * spare
+            (cold if read.tensor.name in constants else nbytes)[rows] += touched_bytes(read) * spare
     rounds = np.maximum(np.ceil(steps / STEPS_AT_ONCE) - 1, 0)
-    work = Work(blocks, per_block, instructions, lines, nbytes, rounds)
+    work = Work(blocks, per_block, instructions, lines, nbytes, rounds, cold)
     ns = WINDOW_NS + kernel_ns(work, holes["trigger"] == AT_END, target)
-    far = nbytes_of([t for t in s.task.constants if t in s.task.buffers])
-    ns = ns + far / target.memory_gbs
+    ns = ns + nbytes_of([*constants.values()]) / target.memory_gbs
     meetings = np.array([1.0 + len(tuple(steps_of(int(n)))) for n in split])
     apart = meetings * BARRIER_NS["block"]
     ns = ns + np.where(inner, meeting_ns(split, target), apart)

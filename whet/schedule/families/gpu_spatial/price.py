@@ -73,15 +73,20 @@ def gpu_spatial_costs(s: Spatial, target: GpuTarget, threads: int, holes: Popula
     shapes, place = np.unique(shape, axis=1, return_inverse=True)
     work = [_thread_work(s, int(rows), int(width)) for rows, width in shapes.T]
     at = place.reshape(-1)
-    instructions, lines, rounds, count, nbytes, of_column = (
+    instructions, lines, rounds, count, nbytes, of_column, loops = (
         np.array([float(getattr(w, name)) for w in work])[at]
-        for name in ("instructions", "lines", "rounds", "tiles", "nbytes", "of_column")
+        for name in ("instructions", "lines", "rounds", "tiles", "nbytes", "of_column", "loops")
     )
     blocks = np.ceil(count / holes["threads"])
+    present = np.minimum(count, target.processors * target.threads_per_processor)
+    under_way = np.maximum(present * of_column * holes["width"] / loops, 1.0)
+    far = nbytes_of([t for t in s.task.constants if t in s.task.buffers])
     nbytes = nbytes + blocks * of_column * np.minimum(holes["threads"] * holes["width"], s.columns)
     made = Work(blocks, holes["threads"], instructions, lines, nbytes, rounds)
     ns = kernel_ns(made, holes["trigger"] == AT_END, target)
-    return ns + (WINDOW_NS if s.stage.reduces else 0.0)
+    ns = ns + (WINDOW_NS if s.stage.reduces else 0.0)
+    # Few threads with long sums have few loads under way, each of which comes from memory.
+    return np.maximum(ns, np.where(of_column > 0, far * REFILL_NS / under_way, 0.0))
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,14 @@ class _ThreadWork:
     nbytes: float
     of_column: float
     """Bytes of constants that only outputs of one column read, and each block anew."""
+    loops: float
+    """Rounds in which a thread loads them, each of which waits for the one before."""
 
 
 def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
     tally = _Tally(s, rows, width)
     tally.add(s.stage.body, {}, 1)
-    rounds = 0.0
+    rounds, loops = 0.0, 1.0
     chain = 0.0
     for reduce in s.stage.reduces:
         count = elements(reduce.axes)
@@ -111,6 +118,7 @@ def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
         combine = 3.0 if reduce.kind.startswith("arg") else 1.0
         tally.add(reduce.value, written, count / terms, combine)
         if count > terms:
+            loops = max(loops, count / max(terms, LOADS_AT_ONCE))
             rounds += count / max(terms, LOADS_AT_ONCE) - 1
         refills = max(tally.elements / LOADED_ELEMENTS - 1, 0.0) * (count / terms)
         rounds += refills * REFILL_NS / ROUND_NS
@@ -120,9 +128,8 @@ def _thread_work(s: Spatial, rows: int, width: int) -> _ThreadWork:
     tally.instructions += THREAD_OVERHEAD + rows * (1 if tally.is_aligned(width) else width)
     instructions = max(tally.instructions, chain)
     made = nbytes_of([*s.task.outputs]) + tally.nbytes
-    return _ThreadWork(
-        tiles(s, rows, width), instructions, tally.lines, rounds, made, tally.of_column
-    )
+    count = tiles(s, rows, width)
+    return _ThreadWork(count, instructions, tally.lines, rounds, made, tally.of_column, loops)
 
 
 class _Tally:

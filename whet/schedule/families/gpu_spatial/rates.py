@@ -53,6 +53,8 @@ class Work:
     """Bytes that all threads move."""
     rounds: Array
     """Loads of a thread that wait for earlier ones, beyond the first."""
+    cold: Array | float = 0.0
+    """More bytes that all threads move, of constants whose way from memory is counted apart."""
 
 
 def kernel_ns(work: Work, late: Array, target: GpuTarget) -> Array:
@@ -63,7 +65,7 @@ def kernel_ns(work: Work, late: Array, target: GpuTarget) -> Array:
         np.maximum(np.ceil(warps / SCHEDULERS), ALONE_CYCLES) * work.instructions
         / target.clock_ghz,
         warps * work.lines / target.clock_ghz,
-        moved_ns(work.nbytes, target),
+        moved_ns(work.nbytes, target) + work.cold / near_gbs(target),
         work.blocks * BLOCK_NS,
     ])  # fmt: skip
     longest = parts.max(axis=0)
@@ -74,9 +76,13 @@ def kernel_ns(work: Work, late: Array, target: GpuTarget) -> Array:
 
 def moved_ns(nbytes: Array, target: GpuTarget) -> Array:
     """Bytes that are read or written once, from where they can be at best."""
-    near = L2_GBS_PER_PROCESSOR * target.processors
-    rate = np.where(nbytes <= L2_SHARE * target.l2_bytes, near, target.memory_gbs)
-    return np.asarray(nbytes / rate)
+    fits = nbytes <= L2_SHARE * target.l2_bytes
+    return np.asarray(nbytes / np.where(fits, near_gbs(target), target.memory_gbs))
+
+
+def near_gbs(target: GpuTarget) -> float:
+    """What all processors together take from the second cache."""
+    return L2_GBS_PER_PROCESSOR * target.processors
 
 
 def waves(blocks: Array, threads: Array, target: GpuTarget) -> Array:
