@@ -25,9 +25,16 @@ from whet.core.gpu import PRESETS
 from whet.core.types import Array
 from whet.ir.expr import call, cast
 from whet.ir.lockstep import run_threads
-from whet.ir.program import Buffer, walk
+from whet.ir.program import Buffer, Loop, Program, walk
 from whet.ir.tensor import Compute, Tensor, compute, placeholder, reduce_axis, sum_
-from whet.ir.threads import AwaitInputs, Copy, LaunchNext, thread_nests
+from whet.ir.threads import (
+    AwaitInputs,
+    Copy,
+    LaunchNext,
+    MatrixLoad,
+    MatrixMultiplyAdd,
+    thread_nests,
+)
 from whet.ops.conv import Conv
 from whet.ops.matmul import MatMul
 from whet.schedule.families.gpu_contraction.lower import lower_gpu_contraction
@@ -94,12 +101,12 @@ def constant_rows(m: int, n: int, k: int) -> Task:
     return make_task(compute((m, n), lambda i, j: sum_(a[i, r] * b[r, j], r), "y"), constants=[a])
 
 
-def half_convolution() -> Task:
+def half_convolution(inputs: int = 16) -> Task:
     """Channels last, in half precision, with conditions instead of zeros around the image."""
-    x, w = placeholder((1, 16, 6, 5), f16, "x"), placeholder((24, 16, 3, 3), f16, "w")
+    x, w = placeholder((1, inputs, 6, 5), f16, "x"), placeholder((24, inputs, 3, 3), f16, "w")
     y = Conv((1, 1), (1, 1, 1, 1), (1, 1), 1).compute(x, w)
     buffers: dict[Tensor, Buffer] = {w: Buffer("w", w.shape, f16)}
-    for tensor, channels in ((x, 16), (y, 24)):
+    for tensor, channels in ((x, inputs), (y, 24)):
         strides = (30 * channels, 1, 5 * channels, channels)
         buffers[tensor] = Buffer(tensor.name, tensor.shape, f16, strides)
     return Task((y,), buffers, frozenset([w]), {})
@@ -208,6 +215,41 @@ def test_f32_by_tensor_cores_is_as_precise_as_it_says(leaf: Leaf, error: float) 
     for holes in candidates(gpu_holes(form, TARGET), 3, seed=1):
         found = results_of(lower_gpu_contraction(form, Tiling(**holes), "k"), task, example)
         assert np.linalg.norm(found - a @ b) < error * np.linalg.norm(a @ b)
+
+
+def group_of(program: Program) -> Loop:
+    """The loop over the groups of products of a stage."""
+    (found,) = (s for s in walk(program.body) if isinstance(s, Loop) and s.var.name == "group")
+    return found
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("sizes", [
+    (32, 32, 16, 16, 32, 3),  # fewer copies of a thread than groups of products
+    (64, 32, 16, 16, 64, 4),
+    (16, 64, 16, 16, 48, 3),  # shares of different sizes
+    (48, 80, 16, 16, 64, 3),  # and threads that have none
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("factor", ["memory", "computed", "windows"])
+def test_stages_come_in_parts_beside_products(
+    factor: str, sizes: tuple[int, ...], splits: int
+) -> None:
+    task = {"memory": halves(49, 44, 1000), "computed": halves(49, 44, 1001),
+            "windows": half_convolution(128)}[factor]  # fmt: skip
+    kernel = lower_gpu_contraction(fitted(MMA, task), Tiling(*sizes, splits, 0), "k")
+    order = (MatrixLoad, Copy, MatrixMultiplyAdd)
+    inside = [type(s) for s in walk(group_of(kernel.program).body) if isinstance(s, order)]
+    assert inside == sorted(inside, key=order.index)
+    assert inside.count(Copy) == (1 if factor == "computed" else 2)
+    example = make_example(task, 3)
+    np.testing.assert_array_equal(results_of(kernel, task, example), example.outputs[0])
+
+
+@pytest.mark.parametrize(("depth", "stages"), [(1000, 2), (128, 4)], ids=["next", "few"])
+def test_stages_come_at_once_where_they_are_waited_for_or_rare(depth: int, stages: int) -> None:
+    tiling = Tiling(32, 32, 16, 16, 32, stages, 1, 0)
+    program = lower_gpu_contraction(fitted(MMA, halves(49, 44, depth)), tiling, "k").program
+    assert not any(isinstance(s, Copy) for s in walk(group_of(program).body))
 
 
 def test_leaves_take_their_types_alone() -> None:

@@ -9,7 +9,7 @@ takes the way through registers, so that its producer needs no kernel of its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.ir.affine import substitute
@@ -21,6 +21,16 @@ from whet.schedule.families.gpu_contraction.operand import Operand
 from whet.schedule.families.gpu_contraction.place import Place, place_of, run_of, unit_axis
 from whet.schedule.program.loops import loop, split_index
 from whet.tasks.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One of several parts of a tile, each of which a thread loads at another time."""
+
+    number: Expr
+    count: int
+    valid: Expr
+    """Whether there is such a tile; there is nothing to read where not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +53,22 @@ class Loader:
     near: bool = False
     """Whether the block reads elements again that it has just read."""
 
-    def load(self, tile: Expr, slot: Expr) -> Stmt:
+    @property
+    def copies(self) -> bool:
+        """Whether elements move in the background, and not through registers."""
+        place, near = place_of(self.operand.value, self.task), self.near_axis
+        return place is not None and run_of(place, near) > 0
+
+    @property
+    def near_axis(self) -> Axis:
+        """The axis of neighbours in the ring."""
+        return self.operand.depth[-1] if self.depth_last else self.operand.rows[-1]
+
+    def load(self, tile: Expr, slot: Expr, share: Share | None = None) -> Stmt:
         """The statements of one thread that bring tile number `tile` of the depth into a slot."""
         place = place_of(self.operand.value, self.task)
         unit = unit_axis(place, (*self.operand.rows, *self.operand.depth)) if place else None
-        near = self.operand.depth[-1] if self.depth_last else self.operand.rows[-1]
-        run = run_of(place, near) if place else 0
+        run = run_of(place, self.near_axis) if place else 0
         if run == 0:
             place, run = None, 1
         # Neighbouring threads read neighbours in memory, whatever their order in the ring.
@@ -56,14 +76,21 @@ class Loader:
         if run == 1 and unit is not None:
             along_depth = unit in self.operand.depth
         height, width = (self.rows.size, self.bk) if along_depth else (self.bk, self.rows.size)
-        high, low, again = self._positions(height, width // run)
+        high, low, again = self._positions(height, width // run, share)
         row, k = (high, low * run) if along_depth else (low * run, high)
-        return again(self._element(place, run, tile, slot, row, k))
+        when = [] if share is None else [share.valid]
+        return again(self._element(place, run, tile, slot, row, k, when))
 
-    def _positions(self, height: int, width: int) -> tuple[Expr, Expr, _Repeat]:
+    def _positions(
+        self, height: int, width: int, share: Share | None
+    ) -> tuple[Expr, Expr, _Repeat]:
         """The position of a thread within height x width, and the loop over all of them."""
-        i, total = Var("i"), height * width
-        times = -(-total // self.threads)
+        n, total = Var("i"), height * width
+        every = times = -(-total // self.threads)
+        i: Expr = n
+        if share is not None:
+            times = -(-every // share.count)
+            i = share.number * times + n
         if self.threads % width == 0:
             # The position along the width stays, so that all that depends on it is computed once.
             high: Expr = self.thread // width + i * (self.threads // width)
@@ -72,16 +99,20 @@ class Loader:
         else:
             number = self.thread + i * self.threads
             high, low, inside = number // width, number % width, number < total
-        return high, low, _Repeat(i, times, None if total % self.threads == 0 else inside)
+        conditions = [inside] if total % self.threads else []
+        if share is not None and every % share.count:
+            conditions.insert(0, i < every)
+        return high, low, _Repeat(n, times, conditions)
 
     def _element(
-        self, place: Place | None, run: int, tile: Expr, slot: Expr, row: Expr, k: Expr
-    ) -> Stmt:
+        self, place: Place | None, run: int, tile: Expr, slot: Expr, row: Expr, k: Expr,
+        when: Sequence[Expr],
+    ) -> Stmt:  # fmt: skip
         """A run of elements that begins at a position within the tile."""
         operand = self.operand
         count = elements(operand.rows)
         first = self.first_row + row
-        inside: list[Expr] = []
+        inside = [*when]
         if self.rows.overruns and count < self.rows.tiles * self.rows.size:
             # Nobody looks at sums of rows outside.  A copy brings zeros in their place: if all
             # blocks read one row for them, they would wait for the cache that has it.
@@ -110,11 +141,11 @@ class _Repeat:
 
     var: Var
     times: int
-    inside: Expr | None
+    conditions: Sequence[Expr]
 
     def __call__(self, stmt: Stmt) -> Stmt:
-        if self.inside is not None:
-            stmt = If(self.inside, (stmt,))
+        if self.conditions:
+            stmt = If(all_of(self.conditions), (stmt,))
         return loop(self.var, self.times, stmt, kind="unroll")
 
 

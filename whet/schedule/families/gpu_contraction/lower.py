@@ -6,11 +6,21 @@ for step in steps of the depth:
   copy the stage that comes stages - 1 later, into the slot that was used last
   multiply
 finish
+
+Tensor cores multiply group by group, each from 16 or 32 bytes of a row:
+
+  copy all of the stage; for group: load; multiply
+  ->
+  for group: load; copy a part of the stage; multiply
+
+so that warps need not wait until all their copies are taken before they load what they multiply.
 """
 
 from __future__ import annotations
 
-from whet.ir.expr import Expr, Var, as_expr
+from dataclasses import replace
+
+from whet.ir.expr import Expr, Var, as_expr, call, equal
 from whet.ir.program import Allocate, Block, Buffer, If, Let, Program, Stmt
 from whet.ir.threads import (
     WARP,
@@ -33,7 +43,7 @@ from whet.schedule.families.gpu_contraction.finish import (
     add_up,
     shared_vectors,
 )
-from whet.schedule.families.gpu_contraction.loader import Loader
+from whet.schedule.families.gpu_contraction.loader import Loader, Share
 from whet.schedule.families.gpu_contraction.match import VECTOR, GpuContraction, Span, Tiling
 from whet.schedule.families.gpu_contraction.mma import WarpTiles
 from whet.schedule.families.gpu_contraction.operand import Operand, left_operand, right_operand
@@ -138,8 +148,7 @@ class _Lowering:
         t = self.t
         constant = [x for x in loads if x.operand.is_constant]
         others = [x for x in loads if not x.operand.is_constant]
-        ahead, slots = t.stages - 1, self.form.slots(t)
-        step, s = Var("step"), Var("s")
+        ahead, s = t.stages - 1, Var("s")
         first = self.rank * self.steps
         end, v = self.end(), self.vectors
         free = SUMS_AND_HELD - VECTOR * v.count if self.shares_sums else BEHIND
@@ -151,26 +160,52 @@ class _Lowering:
         before += (*held.early, AwaitInputs())
         late = [x.load(self.tile(first + s), s) for x in others]
         before += (loop(s, ahead, *late, Commit(), kind="unroll"), *held.ahead)
-        later = step + ahead
-        refill: Block = ()
-        if self.steps > ahead:
-            again = tuple(x.load(self.tile(first + later), later % slots) for x in loads)
-            refill = (If(later < self.steps, again),)
-        rounds = loop(
-            step, self.steps,
-            Wait(t.stages - 2), Barrier("block"),
-            *refill, Commit(),
-            *self.leaf.multiply(
-                Tile(self.a_ring, step % slots),
-                Tile(self.b_ring, step % slots, turned=not self.form.leaf.is_matrix),
-            ),
-        )  # fmt: skip
+        rounds = self.rounds(loads, first)
         after = (LaunchNext(),) if t.trigger == AT_END else ()
         made: Block = (*before, *self.leaf.zero(), rounds, *after, *self.finish(end, v, held))
         made = held.around(made)
         for registers in self.leaf.registers:
             made = (Allocate(registers, made),)
         return (Let(self.thread, self.warp * WARP + self.lane, made),)
+
+    def rounds(self, loads: tuple[Loader, ...], first: Expr) -> Stmt:
+        """All steps of a block, the first of which has the given tile of the depth."""
+        step, ahead, slots = Var("step"), self.t.stages - 1, self.form.slots(self.t)
+        later, slot, leaf = step + ahead, (step + ahead) % slots, self.leaf
+        a, b = Tile(self.a_ring, step % slots), Tile(self.b_ring, step % slots)
+        beside = [x for x in loads if x.copies] if self.copies_beside else []
+        again = [x.load(self.tile(first + later), slot) for x in loads if x not in beside]
+        refill = (If(later < self.steps, tuple(again)),) if again and self.steps > ahead else ()
+        # A copy that does not take place has an address, too.
+        last, takes_place = (
+            self.tile(first + call("min", later, self.steps - 1)),
+            later < self.steps,
+        )
+
+        def part(group: Expr, groups: int) -> Block:
+            """Constants come from memory, which takes longest, and are on their way first."""
+            every, some = Share(as_expr(0), 1, takes_place), Share(group, groups, takes_place)
+            return tuple(
+                If(equal(group, 0), (x.load(last, slot, every),)) if x.operand.is_constant
+                else x.load(last, slot, some)
+                for x in beside
+            )  # fmt: skip
+
+        if isinstance(leaf, WarpTiles):
+            products = leaf.multiply(a, b, part)
+        else:
+            products = leaf.multiply(a, replace(b, turned=True))
+        arrived = (Wait(self.t.stages - 2), Barrier("block"))
+        if beside:
+            return loop(step, self.steps, *arrived, *refill, *products, Commit())
+        return loop(step, self.steps, *arrived, *refill, Commit(), *products)
+
+    @property
+    def copies_beside(self) -> bool:
+        """Whether copies go on beside products: not where the next step waits for them, nor where
+        most steps have none to make."""
+        ahead = self.t.stages - 1
+        return self.form.leaf.is_matrix and ahead > 1 and self.steps >= 2 * ahead
 
     # ----------------------------------------------------------------------------------- results
     @property

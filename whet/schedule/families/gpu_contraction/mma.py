@@ -65,9 +65,12 @@ class WarpTiles:
         by = factor(self.row + self.i * SIDE + row)
         return self.elements(Store(self.acc, at, Read(self.acc, at) * by))
 
-    def multiply(self, a: Tile, b: Tile) -> tuple[Stmt, ...]:
-        """The products of a stage."""
-        i, j, group = self.i, self.j, Var("group")
+    def multiply(
+        self, a: Tile, b: Tile, beside: Callable[[Expr, int], Block] = lambda group, groups: ()
+    ) -> Block:
+        """The products of a stage; beside those of each of its groups goes what is given by the
+        number of the group and the number of groups."""
+        i, j, group, groups = self.i, self.j, Var("group"), self.t.bk // self.k
         k = group * self.k
         left_at, right_at = a.at(self.row + i * SIDE, k), b.at(self.column + j * SIDE, k)
         left = MatrixLoad(self.left, (i,), a.buffer, left_at, a.turned)
@@ -75,6 +78,7 @@ class WarpTiles:
         body: Block = (
             loop(i, self.down, left, kind="unroll"),
             loop(j, self.across, right, kind="unroll"),
+            *beside(group, groups),
         )
         if self.products == 1:
             body += tuple(self.rounded(factor) for factor in self.unrounded)
@@ -82,7 +86,7 @@ class WarpTiles:
         else:
             body = self.split(body)
         held = Allocate(self.left, (Allocate(self.right, body),))
-        products = loop(group, self.t.bk // self.k, held, kind="unroll")
+        products = loop(group, groups, held, kind="unroll")
         return (products,) if self.products == 1 else (self.added(products),)
 
     def product(self, total: Buffer, left: Buffer, right: Buffer) -> Stmt:
