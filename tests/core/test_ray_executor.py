@@ -75,6 +75,9 @@ def test_the_mark_is_found() -> None:
     name = f"WHET_TEST_MARK_{uuid4().hex}"
     with subprocess.Popen(["sleep", "600"], env=os.environ | {name: "1"}) as sleeper:
         try:
+            end = time.monotonic() + 10  # a process that has just begun has no environment yet
+            while not processes_with(name) and time.monotonic() < end:
+                time.sleep(0.05)
             assert processes_with(name) == ["sleep"]
         finally:
             sleeper.kill()
