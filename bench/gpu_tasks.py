@@ -105,7 +105,8 @@ def measured(
 ) -> dict[str, Any]:
     sample = network.sample()
     model = whet.compile(str(network.path), target="cuda", precision=precision)
-    target: GpuTarget = default_engine(say, "cuda", precision).target  # type: ignore[assignment]
+    target = default_engine(say, "cuda", precision).target
+    assert isinstance(target, GpuTarget)
     error = error_of(model, sample, reference(network, sample))
     default = replay_seconds(model._first.executable)
     start = time.perf_counter()

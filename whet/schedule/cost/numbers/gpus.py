@@ -25,7 +25,7 @@ REFILL_NS: Annotated[
     float, "nanoseconds", chosen("bench/gpu_tasks.py", "2026-11-19", machine=H200)
 ] = 700.0
 """Loads that wait until a thread has registers for them: found with grouped convolutions of up to
-72 terms."""
+72 terms.  Taken for loads from memory that follow each other, too, which was not measured."""
 L2_GBS_PER_PROCESSOR: Annotated[
     float, "bytes per nanosecond", chosen("bench/gpu.py", "2026-11-16", machine=H200)
 ] = 57.0

@@ -54,21 +54,17 @@ class Loader:
     """Whether the block reads elements again that it has just read."""
 
     @property
-    def copies(self) -> bool:
-        """Whether elements move in the background, and not through registers."""
-        place, near = place_of(self.operand.value, self.task), self.near_axis
-        return place is not None and run_of(place, near) > 0
-
-    @property
-    def near_axis(self) -> Axis:
-        """The axis of neighbours in the ring."""
-        return self.operand.depth[-1] if self.depth_last else self.operand.rows[-1]
+    def run(self) -> int:
+        """Elements that are copied at once, in the background; 0 if all go through registers."""
+        place = place_of(self.operand.value, self.task)
+        near = self.operand.depth[-1] if self.depth_last else self.operand.rows[-1]
+        return run_of(place, near) if place else 0
 
     def load(self, tile: Expr, slot: Expr, share: Share | None = None) -> Stmt:
         """The statements of one thread that bring tile number `tile` of the depth into a slot."""
         place = place_of(self.operand.value, self.task)
         unit = unit_axis(place, (*self.operand.rows, *self.operand.depth)) if place else None
-        run = run_of(place, self.near_axis) if place else 0
+        run = self.run
         if run == 0:
             place, run = None, 1
         # Neighbouring threads read neighbours in memory, whatever their order in the ring.
@@ -78,8 +74,8 @@ class Loader:
         height, width = (self.rows.size, self.bk) if along_depth else (self.bk, self.rows.size)
         high, low, again = self._positions(height, width // run, share)
         row, k = (high, low * run) if along_depth else (low * run, high)
-        when = [] if share is None else [share.valid]
-        return again(self._element(place, run, tile, slot, row, k, when))
+        valid = () if share is None else (share.valid,)
+        return again(self._element(place, run, tile, slot, row, k, valid))
 
     def _positions(
         self, height: int, width: int, share: Share | None
@@ -106,13 +102,13 @@ class Loader:
 
     def _element(
         self, place: Place | None, run: int, tile: Expr, slot: Expr, row: Expr, k: Expr,
-        when: Sequence[Expr],
+        valid: Sequence[Expr],
     ) -> Stmt:  # fmt: skip
-        """A run of elements that begins at a position within the tile."""
+        """A run of elements that begins at a position within the tile, where that is valid."""
         operand = self.operand
         count = elements(operand.rows)
         first = self.first_row + row
-        inside = [*when]
+        inside = [*valid]
         if self.rows.overruns and count < self.rows.tiles * self.rows.size:
             # Nobody looks at sums of rows outside.  A copy brings zeros in their place: if all
             # blocks read one row for them, they would wait for the cache that has it.

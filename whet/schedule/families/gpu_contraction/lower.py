@@ -173,7 +173,7 @@ class _Lowering:
         step, ahead, slots = Var("step"), self.t.stages - 1, self.form.slots(self.t)
         later, slot, leaf = step + ahead, (step + ahead) % slots, self.leaf
         a, b = Tile(self.a_ring, step % slots), Tile(self.b_ring, step % slots)
-        beside = [x for x in loads if x.copies] if self.copies_beside else []
+        beside = [x for x in loads if x.run] if self.copies_beside else []
         beside.sort(key=lambda x: not x.operand.is_constant)
         again = [x.load(self.tile(first + later), slot) for x in loads if x not in beside]
         refill = (If(later < self.steps, tuple(again)),) if again and self.steps > ahead else ()
